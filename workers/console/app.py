@@ -11,6 +11,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from config.errors import SkillbusError
 from skills.events import describe_problems
@@ -30,7 +31,12 @@ from workers.console.views.sources import source_views
 from workers.console.views.use import use_views
 from workers.console.views.work import work_views
 from workers.http.access import AccessRules
-from workers.http.problems import allow_header, describe_error, get_http_status
+from workers.http.problems import (
+    allow_header,
+    describe_error,
+    get_http_status,
+    handle_disconnect,
+)
 from workers.http.route_services import RouteServices
 
 log = structlog.get_logger()
@@ -52,6 +58,7 @@ def create_console(
     console.add_exception_handler(SkillbusError, _handle_skillbus_error)
     console.add_exception_handler(RequestValidationError, _handle_validation_error)
     console.add_exception_handler(HTTPException, _handle_http_exception)
+    console.add_exception_handler(ClientDisconnect, handle_disconnect)
     console.add_exception_handler(Exception, _handle_unexpected_error)
     routers = [
         login_views(access, pages, backend.journal),

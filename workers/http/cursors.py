@@ -6,8 +6,10 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from config.errors import UsageError
 
@@ -19,16 +21,16 @@ Row = TypeVar("Row")
 _DIGEST_BYTES = 6
 
 
-def encode_cursor(last: str, filters: str) -> str:
-    """Return the cursor after the entry `last` of a list with these filters."""
+def encode_cursor(last: str, path: str, filters: Mapping[str, str]) -> str:
+    """Return the cursor after the entry `last` of the list at a path with these filters."""
     text = last.encode()
-    return base64.urlsafe_b64encode(_digest(text, filters) + text).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_digest(text, path, filters) + text).decode().rstrip("=")
 
 
-def decode_cursor(cursor: str, filters: str) -> str:
+def decode_cursor(cursor: str, path: str, filters: Mapping[str, str]) -> str:
     """Return the entry that a cursor was made for, "" for an empty cursor.
 
-    Raises UsageError for a malformed cursor and for a cursor of other filters.
+    Raises UsageError for a malformed cursor and for a cursor of another list.
     """
     if not cursor:
         return ""
@@ -36,42 +38,40 @@ def decode_cursor(cursor: str, filters: str) -> str:
         padded = cursor + "=" * (-len(cursor) % 4)
         raw = base64.b64decode(padded, altchars=b"-_", validate=True)
         text = raw[_DIGEST_BYTES:]
-        if raw[:_DIGEST_BYTES] == _digest(text, filters):
+        if raw[:_DIGEST_BYTES] == _digest(text, path, filters):
             return text.decode()
     except (binascii.Error, ValueError):
         pass
     raise UsageError(WRONG_CURSOR)
 
 
-class PageRequest(Protocol):
-    """The parameters of a request that name a page."""
+def make_next_path(path: str, filters: Mapping[str, str], limit: int, last: str) -> str:
+    """Return the path of the page after the entry `last`."""
+    place = {"limit": str(limit), "cursor": encode_cursor(last, path, filters)}
+    return f"{path}?{urlencode({**filters, **place})}"
 
-    @property
-    def limit(self) -> int:
-        """Maximum number of rows."""
-        ...
 
-    @property
-    def cursor(self) -> str:
-        """Cursor of the page, "" for the first one."""
-        ...
+class PageQuery(BaseModel):
+    """Base class of the parameters of a list. Other parameters are rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limit: int
+    cursor: str = Field("", description="from `next` of the previous page")
 
 
 def cut_page(
-    path: str, rows: Sequence[Row], page: PageRequest, params: Mapping[str, str] | None = None
+    path: str, rows: Sequence[Row], page: PageQuery, filters: Mapping[str, str] | None = None
 ) -> tuple[list[Row], str | None]:
     """Return the rows of a page, and the path of the next page, None on the last.
 
-    params: filters of the list. Rows may move between pages if the list changes meanwhile.
+    filters: of the list. Rows may move between pages if the list changes meanwhile.
     """
-    params = params or {}
-    filters = f"{path}?{urlencode(params)}"
-    start = _parse_place(decode_cursor(page.cursor, filters))
+    filters = filters or {}
+    start = _parse_place(decode_cursor(page.cursor, path, filters))
     end = start + page.limit
-    if end >= len(rows):
-        return list(rows[start:]), None
-    place = {"limit": str(page.limit), "cursor": encode_cursor(str(end), filters)}
-    return list(rows[start:end]), f"{path}?{urlencode({**params, **place})}"
+    following = make_next_path(path, filters, page.limit, str(end)) if end < len(rows) else None
+    return list(rows[start:end]), following
 
 
 def _parse_place(text: str) -> int:
@@ -83,5 +83,6 @@ def _parse_place(text: str) -> int:
     return int(text)
 
 
-def _digest(text: bytes, filters: str) -> bytes:
-    return hashlib.sha256(filters.encode() + b"\0" + text).digest()[:_DIGEST_BYTES]
+def _digest(text: bytes, path: str, filters: Mapping[str, str]) -> bytes:
+    listed = f"{path}?{urlencode(filters)}".encode()
+    return hashlib.sha256(listed + b"\0" + text).digest()[:_DIGEST_BYTES]

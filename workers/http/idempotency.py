@@ -81,6 +81,13 @@ def find_earlier_event(backend: StoreBackend, event_id: str) -> Event | None:
         return None
 
 
+def check_key(backend: StoreBackend, caller: Caller, data: EventData, key: str | None) -> None:
+    """Raise HTTPException (422) for a key that was used with another event."""
+    earlier = None if key is None else find_earlier_event(backend, derive_job_id(caller, key))
+    if earlier is not None and earlier.parse_data() != data:
+        raise key_reuse_error()
+
+
 def key_reuse_error() -> HTTPException:
     """Return the error for a key that was used with another request."""
     return HTTPException(422, "this Idempotency-Key was used with another request; send a new key")

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from config.errors import (
@@ -94,6 +95,7 @@ def install_error_handlers(gateway: FastAPI) -> None:
     gateway.add_exception_handler(SkillbusError, _handle_skillbus_error)
     gateway.add_exception_handler(RequestValidationError, _handle_validation_error)
     gateway.add_exception_handler(HTTPException, _handle_http_exception)
+    gateway.add_exception_handler(ClientDisconnect, handle_disconnect)
     gateway.add_exception_handler(Exception, _handle_unexpected_error)
 
 
@@ -135,6 +137,12 @@ async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
     if error.status_code == 405:
         headers = allow_header(request.app.state.routes, request.scope["path"]) or headers
     return problem_response(request.scope, error.status_code, str(error.detail), headers)
+
+
+async def handle_disconnect(request: Request, _: Exception) -> JSONResponse:
+    """Return a response for the log only: its client has left while it sent the body."""
+    detail = "the connection was closed before the body was complete"
+    return problem_response(request.scope, 400, detail)
 
 
 def allow_header(routes: Iterable[APIRoute], path: str) -> dict[str, str]:

@@ -22,6 +22,7 @@ from tasks.policies import (
     PLAN,
     POLICIES,
     RECORD_OUTCOMES,
+    REFINE,
     resolve_task_name,
 )
 from tasks.send import send_task
@@ -84,7 +85,7 @@ def _send_again(backend: RetryBackend, letter: DeadLetter) -> None:
         return
     if task in (PLAN.name, FETCH.name, RECORD_OUTCOMES.name):
         _reopen(backend, letter)
-    if task in (EMBED_SKILLS.name, EMBED_SECTIONS.name):
+    if task in (EMBED_SKILLS.name, EMBED_SECTIONS.name, REFINE.name):
         backend.coordinator.add_pending(task, 1)  # the task subtracts itself when it ends
     send_task(backend.app, task, letter.ids)
 

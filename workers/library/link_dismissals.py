@@ -12,11 +12,6 @@ from workers.library.reasons import check_reason
 from workers.library.skill_reader import require_entry
 
 
-def find_dismissed(graph: SkillGraph, skill_id: str) -> list[DismissedLink]:
-    """Return the dismissed links that start or end at a skill."""
-    return [one for one in graph.list_dismissed_links() if skill_id in (one.source, one.target)]
-
-
 def dismiss_link(graph: SkillGraph, key: LinkKey, reason: str) -> DismissedLink:
     """Dismiss a link that exists, or change the reason of a dismissal.
 
@@ -25,8 +20,7 @@ def dismiss_link(graph: SkillGraph, key: LinkKey, reason: str) -> DismissedLink:
     """
     check_reason(reason, "a dismissal")
     key = link_key(*key)
-    known = {one for one in find_dismissed(graph, key.source) if one.key == key}
-    if not known:
+    if all(one.key != key for one in graph.list_dismissed_links()):
         _require_link(graph, key)
     dismissed = DismissedLink(*key, reason.strip(), time.time())
     graph.dismiss_link(dismissed)

@@ -11,7 +11,7 @@ from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, SkillState
 from search.revision_history import Pin, RevisionHistory
 from workers.library.reasons import check_reason
-from workers.library.revisions import Revision, RevisionReader, not_pinned
+from workers.library.revisions import RevisionReader, not_pinned
 from workers.library.skill_reader import iterate_entries, require_entry
 
 
@@ -35,7 +35,7 @@ def pin_skill(
             "history.revisions is 0, so no revision can be pinned; set it to 1 or more"
         )
     entry = require_entry(graph, skill_id)
-    revision = _choose(reader, skill_id, seq)
+    revision = reader.choose_revision(skill_id, seq)
     if not revision.is_reviewed:
         raise UsageError(
             f"{revision.kept.key} waits for review, which a pin does not replace: approve it with "
@@ -50,16 +50,6 @@ def pin_skill(
         )
     request_ingest(graph, entry)
     return pin
-
-
-def _choose(reader: RevisionReader, skill_id: str, seq: int | None) -> Revision:
-    if seq is not None:
-        return reader.read_revision(skill_id, seq)
-    revisions = reader.list_revisions(skill_id)
-    published = next((one for one in revisions if one.state == "published"), None)
-    if published is None:
-        raise UsageError(f"{skill_id} is not published: name the revision, as {skill_id}@SEQ")
-    return published
 
 
 def unpin_skill(graph: SkillGraph, history: RevisionHistory, skill_id: str) -> None:

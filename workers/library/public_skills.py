@@ -31,7 +31,6 @@ MAX_SKILLS = 1_000
 """Maximum of skills in the index: clients read it whole."""
 
 _PAGE_SIZE = 100
-_MAX_ARCHIVES = 4
 _PAUSES = 9
 """Pause between two builds of the index, as a multiple of the last build's duration."""
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
@@ -76,7 +75,6 @@ class PublicSkills:
         self._settings = settings
         self._all_skills = skill_reader
         self._building = threading.Lock()
-        self._archives = threading.Semaphore(_MAX_ARCHIVES)
         self._index = _Index()
         self._digests: dict[Fingerprint, str] = {}
 
@@ -220,10 +218,9 @@ class PublicSkills:
     def _make_archive(self, skill: ServedSkill) -> bytes:
         """Return a zip with the skill's folder as its root. It is not compressed, since other
         versions of the compressor give other bytes."""
-        with self._archives:
-            buffer = io.BytesIO()
-            with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-                contents = self._served.read_all(skill)
-                for file, content in zip(skill.files, contents, strict=True):
-                    archive.writestr(zipfile.ZipInfo(file.path, _FIXED_TIME), content)
-            return buffer.getvalue()
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+            contents = self._served.read_all(skill)
+            for file, content in zip(skill.files, contents, strict=True):
+                archive.writestr(zipfile.ZipInfo(file.path, _FIXED_TIME), content)
+        return buffer.getvalue()

@@ -70,7 +70,7 @@ class RevisionReader:
         review_store: ReviewStore,
     ) -> None:
         self._settings = settings
-        self.graph = self._graph = graph
+        self.graph = graph
         self._index = index
         self._history = history
         self._review_store = review_store
@@ -79,7 +79,7 @@ class RevisionReader:
         """Split `SKILL_ID@SEQ` into both; seq is None without one. An id may itself hold an `@`."""
         skill_id, at, seq = name.rpartition("@")
         is_revision = bool(at) and seq.isascii() and seq.isdigit()
-        if not is_revision or self._graph.get_entries([name]):
+        if not is_revision or self.graph.get_entries([name]):
             return name, None
         return skill_id, int(seq)
 
@@ -90,7 +90,7 @@ class RevisionReader:
         skill does not exist.
         """
         for _ in range(_MAX_ATTEMPTS):
-            entry = next(iter(self._graph.get_entries([skill_id])), None)
+            entry = next(iter(self.graph.get_entries([skill_id])), None)
             found = {one.key.seq: one for one in self._history.list_revisions(skill_id)}
             if entry is None and not found:
                 raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
@@ -111,7 +111,7 @@ class RevisionReader:
         """Return the revisions as `list_revisions` does; raises UsageError if there are none."""
         revisions = self.list_revisions(skill_id)
         if not revisions:
-            entry = next(iter(self._graph.get_entries([skill_id])), None)
+            entry = next(iter(self.graph.get_entries([skill_id])), None)
             reason = explain_unpublished(entry) if entry is not None else ""
             raise UsageError(reason or f"no revision of {skill_id} is kept")
         return revisions
@@ -132,7 +132,7 @@ class RevisionReader:
 
     def _make_policy(self, skill_ids: Sequence[str]) -> _RevisionPolicy:
         reviews = self._review_store.get(skill_ids)
-        policy = make_policy(self._settings, self._graph.list_sources(), reviews)
+        policy = make_policy(self._settings, self.graph.list_sources(), reviews)
         return _RevisionPolicy(self._settings, reviews, policy)
 
     def read_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Revision]:
@@ -142,7 +142,7 @@ class RevisionReader:
         """
         if not keys:
             return {}
-        entries = {one.skill_id: one for one in self._graph.get_entries(_name_skills(keys))}
+        entries = {one.skill_id: one for one in self.graph.get_entries(_name_skills(keys))}
         published = [
             key for key in keys if key.skill_id in entries and entries[key.skill_id].seq == key.seq
         ]
@@ -165,6 +165,17 @@ class RevisionReader:
         found = next((one for one in revisions if one.seq == seq), None)
         if found is None:
             raise _not_kept(skill_id, seq, revisions)
+        return found
+
+    def choose_revision(self, skill_id: str, seq: int | None) -> Revision:
+        """Return a revision, by default the published one; raises UsageError if none is
+        published, else as `read_revision`."""
+        if seq is not None:
+            return self.read_revision(skill_id, seq)
+        revisions = self.list_revisions(skill_id)
+        found = next((one for one in revisions if one.state == "published"), None)
+        if found is None:
+            raise UsageError(f"{skill_id} is not published: name the revision, as {skill_id}@SEQ")
         return found
 
     def describe_pins(self, skill_ids: Sequence[str] | None = None) -> list[dict[str, Any]]:

@@ -253,10 +253,8 @@ class ServedSkills:
         inside = [one.skill_id for one in window if one.skill_id.startswith(prefix)]
         last = window[-1].skill_id if window else ""
         if not is_last and (last < prefix or last.startswith(prefix)):
-            found = self._skill_reader.list_published(prefix, 2)
-            if any(one.skill_id.startswith(prefix) for one in found):
-                found = self._skill_reader.list_published(prefix, MAX_FILES + 1)
-            inside = [one.skill_id for one in found if one.skill_id.startswith(prefix)]
+            found = self._skill_reader.list_published(prefix, MAX_FILES + 1, prefix)
+            inside = [one.skill_id for one in found]
         return [one for one in inside if one != skill_id]
 
     def _build(self, revision: StoredRevision, nested: Sequence[StoredRevision]) -> ServedSkill:

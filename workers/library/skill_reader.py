@@ -100,12 +100,8 @@ class SkillReader:
 
     def _get_stores(self) -> Stores:
         """Return the stores, restricted to what the reader may see now."""
-        stores = self._open()
-        if self._reader.sees_everything:
-            return stores
-        graph, index, answers, reviews = stores
-        default_groups = self._settings.access.default_groups
-        visible = find_visible_sources(graph.read_access(), self._reader, default_groups)
+        graph, index, answers, reviews = stores = self._open()
+        visible = self._find_visible_sources()
         if visible is None:
             return stores
         # The restricted stores have only the methods that read.
@@ -115,6 +111,13 @@ class SkillReader:
             answers,
             reviews,
         )
+
+    def _find_visible_sources(self) -> frozenset[str] | None:
+        """Return the sources whose skills the reader may see now, None for all."""
+        if self._reader.sees_everything:
+            return None
+        default_groups = self._settings.access.default_groups
+        return find_visible_sources(self._open()[0].read_access(), self._reader, default_groups)
 
     def get_policy(self) -> EntryPolicy:
         """Return the present policy."""
@@ -127,19 +130,25 @@ class SkillReader:
             self._stores = None
             self._stack.close()
 
-    def list_published(self, after_id: str, limit: int) -> list[CatalogEntry]:
+    def list_published(self, after_id: str, limit: int, prefix: str = "") -> list[CatalogEntry]:
         """Return the published skills that follow an id, in the order of their ids, without those
-        that the policy withholds."""
+        that the policy withholds.
+
+        prefix: the list ends before the first id that does not begin with it.
+        """
         graph, *_ = self._get_stores()
         policy = self.get_policy()
         found: list[CatalogEntry] = []
+        size = _FIRST_BATCH_SIZE if prefix else max(limit, _FIRST_BATCH_SIZE)
         while len(found) < limit:
-            batch = graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), after_id, limit)
+            batch = graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), after_id, size)
+            batch = [one for one in batch if one.skill_id.startswith(prefix)]
             standings = policy.judge(batch)
             found += (one for one in batch if standings[one.skill_id].violation is None)
-            if len(batch) < limit:
+            if len(batch) < size:
                 break
             after_id = batch[-1].skill_id
+            size = min(2 * size, _BATCH_SIZE)
         return found[:limit]
 
     def read_skill(self, skill_id: str) -> PublishedSkill:
@@ -184,8 +193,11 @@ class SkillReader:
         allowed: dict[str, StoredRevision] = {}
         for entry in entries:
             revision = stored.get(RevisionKey(entry.skill_id, entry.seq))
-            if revision is None:  # superseded since the catalog was read
-                entry, revision = self._read_revision(entry)
+            if revision is None:  # superseded or removed since the catalog was read
+                try:
+                    entry, revision = self._read_revision(entry)
+                except PermanentError:
+                    continue
             revision = rescan_revision(revision)
             record, judged = revision.parsed.record, entry.judgements
             place = (entry.skill_id, revision.content_hash, record, judged)
@@ -222,12 +234,11 @@ class SkillReader:
 
     def get_epoch(self) -> int:
         """Return the present epoch of the catalog, for `get_changes_since`."""
-        graph, *_ = self._get_stores()
-        return graph.get_epoch()
+        return self._open()[0].get_epoch()
 
     def get_review_version(self) -> int:
         """Return a number that changes with decisions of people about skills."""
-        return self._get_stores()[3].get().version
+        return self._open()[3].get().version
 
     def get_changes_since(self, epoch: int) -> CatalogChanges:
         """Return the changes since an epoch; see `graph.protocol.Catalog`."""
@@ -236,11 +247,7 @@ class SkillReader:
 
     def sees_all(self) -> bool:
         """Return whether no source is hidden from the reader now."""
-        default_groups, reader = self._settings.access.default_groups, self._reader
-        if reader.sees_everything:
-            return True
-        graph, *_ = self._open()
-        return find_visible_sources(graph.read_access(), reader, default_groups) is None
+        return self._find_visible_sources() is None
 
     def select_visible(self, skill_ids: Iterable[str]) -> set[str]:
         """Return the given ids whose source the reader may see; the skills may be removed."""

@@ -60,22 +60,16 @@ def test_a_link_is_dismissed_listed_and_restored(client: httpx.Client) -> None:
         ({"source": NEEDED, "target": KILN}, 404),
         ({"reason": "a\nb"}, 400),
         ({"reason": "  "}, 400),
-        ({"reason": ""}, 422),
-        ({"reason": "x" * 501}, 422),
-        ({"type": "knows"}, 422),
-        ({"more": 1}, 422),
     ],
 )
 def test_what_cannot_be_dismissed(
     client: httpx.Client, change: dict[str, str], status: int
 ) -> None:
     answer = client.post(PATH, json=PLACE | {"reason": "not so"} | change)
-    assert answer.status_code in (status, 400 if status == 422 else status)
+    assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert dependencies(client) == [NEEDED]
 
 
 def test_what_is_not_dismissed_cannot_be_restored(client: httpx.Client) -> None:
     assert client.delete(PATH, params=PLACE).status_code == 404
-    assert client.delete(PATH, params=PLACE | {"type": "knows"}).status_code in (400, 422)
-    assert client.delete(PATH).status_code in (400, 422)

@@ -13,7 +13,7 @@ import pytest
 from deploy.stack.ports import free_port
 from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.samples.library import write_topics
-from tests.support.servers.issuer import AUDIENCE, Issuer, issuing, make_key
+from tests.support.servers.issuer import AUDIENCE, Issuer, issuing
 
 TASK = "fire stoneware in an electric kiln"
 
@@ -109,12 +109,8 @@ def test_what_is_not_valid_gets_no_detail(gateway: Gateway) -> None:
     for token in (
         issuer.token(exp=time.time() - 60),
         issuer.token(aud="other"),
-        issuer.token(iss="https://other.example"),
-        issuer.token(key=make_key("RS256")),
         issuer.token(headers={"kid": "unknown"}),
-        issuer.token(pad="x" * 20_000),
         "skb_unknown",
-        "a.b.c",
     ):
         answer = gateway.get(token)
         assert answer.status_code == 401
@@ -122,14 +118,6 @@ def test_what_is_not_valid_gets_no_detail(gateway: Gateway) -> None:
         details.add(answer.json()["detail"])
     assert details == {"this token is unknown or expired"}
     assert gateway.client.get("/v1/skills").status_code == 401
-
-
-def test_unknown_keys_do_not_make_the_issuer_fetched(gateway: Gateway) -> None:
-    assert gateway.get(gateway.issuer.token()).status_code == 200
-    before = gateway.issuer.requests["/keys"]
-    for number in range(30):
-        gateway.get(gateway.issuer.token(headers={"kid": f"unknown {number}"}))
-    assert gateway.issuer.requests["/keys"] <= before + 2
 
 
 def test_an_outage_stops_no_known_key_and_doctor_says_so(gateway: Gateway) -> None:

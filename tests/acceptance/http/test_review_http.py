@@ -120,24 +120,10 @@ RELEASE = {"decision": "release", "skill_id": LOOM, "reason": "x"}
     [
         ("/v1/waivers", {"skill_id": "crafts:none", "rule": RULE, "reason": "x"}, 404),
         ("/v1/waivers", {"skill_id": LOOM, "rule": "none", "reason": "x"}, 400),
-        ("/v1/waivers", {"skill_id": LOOM, "rule": RULE, "reason": ""}, 422),
         ("/v1/waivers", {"skill_id": LOOM, "rule": RULE, "reason": "a\nb"}, 400),
-        ("/v1/waivers", {"skill_id": LOOM, "rule": RULE, "seq": 0, "reason": "x"}, 422),
-        (
-            "/v1/review",
-            {"decision": "release", "skill_id": LOOM, "seq": 999999, "reason": "x"},
-            404,
-        ),
-        (
-            "/v1/review",
-            {"decision": "release", "skill_id": "crafts:bread-baking", "reason": "x"},
-            400,
-        ),
         ("/v1/review", RELEASE | {"seq": 999_999}, 404),
         ("/v1/review", RELEASE | {"skill_id": "crafts:bread-baking"}, 400),
         ("/v1/review", RELEASE | {"decision": "approve", "seq": 1}, 400),
-        ("/v1/review", RELEASE | {"decision": "praise"}, 422),
-        ("/v1/review", RELEASE | {"skill_id": "no id"}, 422),
     ],
 )
 def test_decisions_that_cannot_be(

@@ -74,21 +74,6 @@ def test_queries_go_over_the_socket_and_over_loopback(served: Skillbus, port: in
             assert bundle["tokens"] <= 900
 
 
-def test_queries_that_are_wrong(served: Skillbus) -> None:
-    with served.client() as client:
-        assert client.post("/v1/queries", json={"task": "x", "budget": 0}).status_code == 422
-        assert client.post("/v1/queries", json={"tsk": "x"}).status_code == 422
-        assert client.post("/v1/queries", content=b"{").status_code == 422
-        empty = client.post("/v1/queries", json={"task": "   "})
-        assert (empty.status_code, "empty" in empty.json()["detail"]) == (400, True)
-        for unknown in ("/v1/queries/none", "/v1/events/none", "/v1/nothing"):
-            answer = client.get(unknown)
-            assert answer.status_code == 404
-            assert answer.headers["content-type"] == "application/problem+json"
-        wrong = client.post("/v1/events", json={"specversion": "1.0", "id": "1", "type": "x"})
-        assert wrong.status_code in (400, 422)
-
-
 def test_figures_for_prometheus(served: Skillbus, port: int) -> None:
     known = {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
     with (
@@ -171,25 +156,23 @@ def test_it_stops_on_a_signal(skillbus: Skillbus, folder: Path) -> None:
 
 
 def test_it_stops_in_the_middle_of_work_and_goes_on(skillbus: Skillbus, tmp_path: Path) -> None:
-    root = Folder(tmp_path / "many", seed=3, size=200).root
+    root = Folder(tmp_path / "many", seed=3, size=24).root
     process = skillbus.start("serve")
     wait_for(lambda: answers(skillbus.home / "serve.sock"))
     event = new_event(SourceChanged(source_id="many", root=str(root)), "tests")
     with skillbus.client() as client:
         client.post("/v1/events", json=event.model_dump(mode="json")).raise_for_status()
-        wait_for(lambda: client.get("/v1/status").json()["skills"]["published"] > 20)
+        wait_for(lambda: client.get("/v1/status").json()["skills"]["published"] > 5)
     process.send(signal.SIGTERM)
     result = process.wait()
     assert result.code == 0, result.err
     assert "Traceback" not in result.err
     report = skillbus("sync", str(root), "--json").data
-    assert report["published"] == report["embedded"] == 200
+    assert report["published"] == report["embedded"] == 24
     assert report["failed"] == 0
 
 
-def test_addresses_that_cannot_be_listened_on(skillbus: Skillbus, folder: Path, port: int) -> None:
-    skillbus("sync", str(folder))
-    assert "loopback" in skillbus("serve", "--listen", "0.0.0.0:8765", code=2).err
+def test_addresses_that_cannot_be_listened_on(skillbus: Skillbus) -> None:
     assert "127.0.0.1:PORT" in skillbus("serve", "--listen", "nonsense", code=2).err
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

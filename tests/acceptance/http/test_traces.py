@@ -251,12 +251,9 @@ def test_what_was_exported_is_a_metric(client: httpx.Client) -> None:
     wait_for(lambda: 'skillbus_spans_total{outcome="exported"}' in client.get("/metrics").text)
 
 
-def test_a_collector_that_is_down_costs_no_answer(fork_server: ForkServer, tmp_path: Path) -> None:
-    skillbus = Skillbus(
-        fork_server, tmp_path / "home", SKILLBUS_TRACING__ENDPOINT="http://127.0.0.1:9"
-    )
-    skillbus("sync", str(write_topics(tmp_path / "crafts")))
-    assert skillbus.chosen(TASK)[0] == "crafts:kiln-firing"
+def test_a_collector_that_is_down_costs_no_answer(library: Skillbus) -> None:
+    traced = library.with_environment(SKILLBUS_TRACING__ENDPOINT="http://127.0.0.1:9")
+    assert traced.chosen(TASK)[0] == "crafts:kiln-firing"
 
 
 def test_an_exit_code_is_no_error_of_a_command(

@@ -25,7 +25,7 @@ from tests.support.samples.library import write_topics
 
 MARKDOWN = {"Content-Type": "text/markdown"}
 ZIP = {"Content-Type": "application/zip"}
-ROUNDS = 5
+ROUNDS = 3
 
 
 def skill(name: str, body: str) -> bytes:

@@ -17,6 +17,7 @@ from tests.support.samples.library import write_topics
 from workers.http.cursors import encode_cursor
 
 KILN = "fire stoneware in an electric kiln"
+ANSWERED = "/v1/usage/queries"
 SNAPSHOTS, JACOBIAN = "rotate the zfs snapshots", "invert the sparse jacobian on the gpu"
 
 
@@ -131,17 +132,11 @@ def test_answered_queries_are_listed_newest_first(clients: Clients) -> None:
 @pytest.mark.parametrize(
     ("path", "params", "status"),
     [
-        ("/v1/usage", {"days": "0"}, 422),
-        ("/v1/usage", {"days": "3651"}, 422),
-        ("/v1/usage", {"limit": "1001"}, 422),
-        ("/v1/usage", {"week": "1"}, 422),
-        ("/v1/usage", {"source": ""}, 422),
         ("/v1/usage", {"cursor": "x"}, 400),
         ("/v1/usage/unanswered", {"skill": "crafts:kiln-firing"}, 422),
         ("/v1/usage/unanswered", {"cursor": "AAAA"}, 400),
-        ("/v1/usage/queries", {"outcome": "lost"}, 422),
-        ("/v1/usage/queries", {"cursor": "AAAA"}, 400),
-        ("/v1/usage/queries", {"cursor": encode_cursor("nan q", "/v1/usage/queries?days=30")}, 400),
+        (ANSWERED, {"cursor": "AAAA"}, 400),
+        (ANSWERED, {"cursor": encode_cursor("nan q", ANSWERED, {"days": "30"})}, 400),
     ],
 )
 def test_bad_parameters_are_refused(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import io
-import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import httpx
 import pytest
 
 from deploy.stack.ports import free_port
-from tests.support.program.program import ForkServer, Skillbus, wait_for
+from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.library import write_skill, write_topics
 from workers.http.tokens import TokenScope, TokenStore
 
@@ -165,52 +164,3 @@ def test_nothing_else_is_served(url: str) -> None:
         connection.close()
     assert httpx.post(url + INDEX).status_code == 405
     assert httpx.get(url + "/v1/skills").status_code == 401
-
-
-def test_nothing_is_public_by_default(
-    fork_server: ForkServer, library: Skillbus, tmp_path: Path
-) -> None:
-    listen = f"127.0.0.1:{free_port(set())}"
-    with library.serving("--listen", listen):
-        for path in (INDEX, FORMER_INDEX, "/.well-known/agent-skills/kiln-firing/SKILL.md"):
-            response = httpx.get(f"http://{listen}{path}")
-            assert response.status_code == 404
-            assert json.loads(response.content)["title"]
-
-
-def test_the_index_follows_changes(fork_server: ForkServer, tmp_path: Path) -> None:
-    root = write_topics(tmp_path / "crafts")
-    home = Skillbus(fork_server, tmp_path / "home", SKILLBUS_POLICY__PUBLIC='["crafts"]')
-    home("sync", str(root))
-    listen = f"127.0.0.1:{free_port(set())}"
-    with home.serving("--listen", listen):
-        first = httpx.get(f"http://{listen}{INDEX}")
-        assert len(first.json()["skills"]) == 10
-        write_skill(root, "kiln-firing", "Fire a kiln slowly")
-        (root / "star-charts" / "SKILL.md").unlink()
-
-        def changed() -> bool:
-            found = httpx.get(
-                f"http://{listen}{INDEX}", headers={"If-None-Match": first.headers["etag"]}
-            )
-            if found.status_code == 304:
-                return False
-            texts = {one["name"]: one["description"] for one in found.json()["skills"]}
-            return len(texts) == 9 and texts["kiln-firing"] == "Fire a kiln slowly"
-
-        wait_for(changed)
-
-
-def test_the_index_follows_what_people_decide(fork_server: ForkServer, tmp_path: Path) -> None:
-    home = Skillbus(fork_server, tmp_path / "home", SKILLBUS_POLICY__PUBLIC='["crafts"]')
-    home("sync", str(write_topics(tmp_path / "crafts")), "--until", "words")
-    with home.serving(), home.client() as client:
-
-        def names() -> set[str]:
-            return {one["name"] for one in client.get(INDEX).json()["skills"]}
-
-        assert "bee-keeping" in names()
-        home("review", "confirm", "crafts:bee-keeping", "--reason", "stings")
-        wait_for(lambda: "bee-keeping" not in names())
-        home("review", "reopen", "crafts:bee-keeping")
-        wait_for(lambda: "bee-keeping" in names())

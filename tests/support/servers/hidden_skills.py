@@ -409,7 +409,7 @@ def walk_queries(walked: Walked) -> str:
         {"task": task, "explain": True, "without": without, "session": session, "top": 20}
         for task in (LEDGER_TASK, TOPICS["kiln-firing"], "Seal a glaze", "zeppelin treasury")
         for without in ([], ["floor"], ["dense"], ["diffusion", "memory"])
-        for session in ("", "walk")
+        for session in (("",) if without else ("", "walk"))
     ]
     asked.append({"session": "walk", "obstacle": "the ledger cannot be reconciled"})
     asked.append({"session": "walk", "resend": True})

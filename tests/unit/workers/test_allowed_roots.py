@@ -30,7 +30,7 @@ def allowed(tmp_path: Path) -> Path:
 
 def checked(allowed: Path, root: str, source_id: str = "team") -> str:
     graph: Any = SimpleNamespace(list_sources=lambda: [Source("known", "directory", "/srv/known")])
-    return resolve_root(graph, source_id, root, [allowed], "x.roots")
+    return resolve_root(graph, source_id, root, [allowed / "missing", allowed], "x.roots")
 
 
 def test_what_is_allowed_or_known(allowed: Path) -> None:

@@ -15,10 +15,12 @@ from graph.protocol import SkillGraph
 from graph.records import Source
 from skills.events import Event
 from skills.record import RevisionKey
+from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import DeadLetter, Journal
 from tasks.journal.sqlite import SqliteJournal
-from tasks.policies import INGEST
+from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, INGEST, REFINE, TaskPolicy
+from workers.library import dead_letters
 from workers.library.dead_letters import retry_dead_letter
 
 
@@ -56,3 +58,16 @@ def test_a_letter_that_is_discarded_during_its_retry_is_retried(backend: Discard
     assert retry_dead_letter(backend, "1-letter")["id"] == "1-letter"
     assert [event.type for event in backend.accepted] == ["skillbus.source.changed.v1"]
     assert backend.journal.count_dead_letters() == 0
+
+
+@pytest.mark.parametrize("task", [EMBED_SKILLS, EMBED_SECTIONS, REFINE])
+def test_a_task_that_is_sent_again_is_pending(
+    backend: DiscardingBackend, monkeypatch: pytest.MonkeyPatch, task: TaskPolicy
+) -> None:
+    sent = []
+    monkeypatch.setattr(dead_letters, "send_task", lambda _, name, ids: sent.append((name, ids)))
+    backend.coordinator = LocalCoordinator()
+    letter = DeadLetter("2-letter", task.name, ("lib:a",), "", 3, "", "", 1.0)
+    backend.journal.add_dead_letter(letter)
+    retry_dead_letter(backend, letter.id)
+    assert (sent, backend.coordinator.count_pending(task.name)) == ([(task.name, letter.ids)], 1)

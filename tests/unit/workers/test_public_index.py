@@ -1,22 +1,27 @@
-"""The index of public skills while it is built: no other thread waits for it."""
+"""The index of public skills: it follows the library, and while it is built no thread waits."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from config.bundle_settings import PolicySettings
 from config.errors import TransientError
+from config.settings import Settings
 from skills.events import SourceChanged
 from tests.support.program.program import wait_for
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
 from workers.backend.embedded import EmbeddedBackend
+from workers.http.app import create_gateway
 from workers.library.public_skills import PublicSkills
+from workers.library.review.decisions import ReviewDecision
 from workers.library.served_skills import ServedSkills
 
 
@@ -73,3 +78,27 @@ def test_no_thread_waits_while_another_builds_it(
         finally:
             released.set()
         assert third.result(60) == ["kiln", "loom"]
+
+
+def test_the_index_follows_changes_and_decisions_of_people(tmp_path: Path) -> None:
+    root = tmp_path / "crafts"
+    policy = PolicySettings(public=("crafts",))
+    with tiny_backend(tmp_path / "home", policy=policy) as backend:
+        write_skill(root, "kiln")
+        publish(backend, root, "loom")
+        public = PublicSkills(backend.settings, backend.skills)
+        assert list_names(public) == ["kiln", "loom"]
+        (root / "loom" / "SKILL.md").unlink()
+        publish(backend, root, "tide")
+        wait_for(lambda: list_names(public) == ["kiln", "tide"])
+        backend.review_skill(ReviewDecision.CONFIRM, "crafts:kiln", None, "ana", "it burns")
+        wait_for(lambda: list_names(public) == ["tide"])
+        backend.reopen_review("crafts:kiln")
+        wait_for(lambda: list_names(public) == ["kiln", "tide"])
+
+
+def test_nothing_is_public_by_default(tmp_path: Path) -> None:
+    backend: Any = SimpleNamespace(settings=Settings(home=tmp_path), journal=None, skills=None)
+    client = TestClient(create_gateway(backend), "http://skillbus")
+    for path in ("agent-skills/index.json", "skills/index.json", "skills/a.zip", "skills/a/x.md"):
+        assert client.get(f"/.well-known/{path}").status_code == 404

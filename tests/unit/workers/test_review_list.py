@@ -103,8 +103,8 @@ def test_pages_are_filtered(lister: ReviewLister, wanted: ReviewFilter, found: l
     assert names([one for page in pages for one in page]) == found
 
 
-def test_findings_of_a_rule_are_read_of_skills_that_have_some(library: OneSkill) -> None:
-    """Once the catalog knows all rules; before, all marked skills are read."""
+def test_of_a_rule_only_skills_with_findings_of_it_are_read(library: OneSkill) -> None:
+    """Once the catalog knows all rules; before, the lists are the same, and all are read."""
     services = library.services
     read: list[str] = []
     assert services.review_store is not None
@@ -116,51 +116,33 @@ def test_findings_of_a_rule_are_read_of_skills_that_have_some(library: OneSkill)
     index: Any = SimpleNamespace(get_revisions=read_revisions)
     stores = (services.graph, index, None, ReviewCache(services.review_store))
     reader = SkillReader(services.settings, lambda _: stores)
+    lister = ReviewLister(services.settings, services.graph, read_revisions, services.review_store)
 
-    def list_read(**wanted: Any) -> tuple[set[str], list[str]]:
+    def find(**wanted: Any) -> tuple[set[str], list[str]]:
         read.clear()
         found = find_findings(reader, FindingFilter(**wanted))
         return {one.skill_id for one in found}, sorted(read)
 
-    everything = [f"lib:{name}" for name in NAMES]
-    forget_scans(services.graph)
-    assert list_read(rule="download-run") == (set(everything), everything)
-    assert list_read(rule="reverse-shell") == (set(), everything)
-    while rescan_outdated(services):
-        pass
-    assert list_read(rule="download-run") == (set(everything), everything)
-    assert list_read(rule="reverse-shell") == (set(), [])
-    assert list_read(rule="judgement") == (set(), [])
-    assert list_read(skill_id="lib:b") == ({"lib:b"}, ["lib:b"])
-    assert list_read(skill_id="lib:b", source="other") == (set(), [])
-
-
-def test_of_a_rule_only_skills_with_findings_of_it_are_read(library: OneSkill) -> None:
-    """Once the catalog knows all rules; before, the list is the same, and all are read."""
-    services = library.services
-    read: list[str] = []
-    assert services.review_store is not None
-
-    def read_revisions(keys: Sequence[RevisionKey]) -> Mapping[RevisionKey, StoredRevision]:
-        read.extend(key.skill_id for key in keys)
-        return services.index.get_revisions(keys)
-
-    lister = ReviewLister(services.settings, services.graph, read_revisions, services.review_store)
-
-    def list_read(rule: str) -> tuple[list[str], list[str]]:
+    def review(rule: str) -> tuple[list[str], list[str]]:
         read.clear()
         pages = read_pages(lister, ReviewFilter(about="findings", rule=rule), 100)
         return names([one for page in pages for one in page]), sorted(read)
 
     everything = [f"lib:{name}" for name in NAMES]
     forget_scans(services.graph)
-    assert list_read("download-run") == ([*NAMES], everything)
-    assert list_read("reverse-shell") == ([], everything)
+    assert find(rule="download-run") == (set(everything), everything)
+    assert find(rule="reverse-shell") == (set(), everything)
+    assert review("download-run") == ([*NAMES], everything)
+    assert review("reverse-shell") == ([], everything)
     while rescan_outdated(services):
         pass
-    assert list_read("reverse-shell") == ([], ["lib:c"]), "a person confirmed it"
-    assert list_read("download-run") == ([*NAMES], everything)
-    assert list_read("judgement") == ([], ["lib:c"])
+    assert find(rule="download-run") == (set(everything), everything)
+    assert review("download-run") == ([*NAMES], everything)
+    for rule in ("reverse-shell", "judgement"):
+        assert find(rule=rule) == (set(), [])
+        assert review(rule) == ([], ["lib:c"]), "a person confirmed it"
+    assert find(skill_id="lib:b") == ({"lib:b"}, ["lib:b"])
+    assert find(skill_id="lib:b", source="other") == (set(), [])
 
 
 def test_a_page_ends_when_it_has_looked_at_many_skills(

@@ -98,13 +98,15 @@ def usage(
         name = "--queries" if queries else "--unanswered"
         raise UsageError(f"{name}: queries belong to no skill or source; leave these out")
     settings = read_settings(ctx)
-    from workers.library.usage.report import UsageFilter  # slow to import
+    from workers.library.usage.findings import describe_unused  # slow to import
+    from workers.library.usage.report import UsageFilter
 
     selection = UsageFilter(source, skill, owner)
     with ExitStack() as stack:
         reader = _open_reader(settings, stack, days)
         if unused:
-            _print_unused(reader.list_unused(days, selection), days, limit, as_json)
+            found = reader.select_unused(days, selection, reader.list_published())
+            _print_unused([describe_unused(one) for one in found], days, limit, as_json)
         elif copies:
             _print_copies(reader.list_copies(days, selection), limit, as_json)
         elif queries:

@@ -17,7 +17,7 @@ from workers.console.forms import SentForm, get_text
 from workers.console.pages import PREFIX, Pages, build_url, find_cursor, redirect
 from workers.http.authentication import CurrentCaller, check_scope
 from workers.http.routes.outcomes import forget_outcomes
-from workers.http.routes.quality.models import EvaluationData, EvaluationDetails, PageQuery
+from workers.http.routes.quality.models import EvaluationData, EvaluationDetails, QualityPage
 from workers.http.routes.quality.service import QualityService
 from workers.http.tokens import TokenScope
 
@@ -34,9 +34,9 @@ class CursorQuery(BaseModel):
     cursor: str = ""
     withdrawn: bool = False
 
-    def to_page_query(self) -> PageQuery:
+    def to_page_query(self) -> QualityPage:
         """Return the query of the HTTP API."""
-        return PageQuery(limit=_PROMPTS, cursor=self.cursor)
+        return QualityPage(limit=_PROMPTS, cursor=self.cursor)
 
 
 def quality_views(backend: StoreBackend, pages: Pages, service: QualityService) -> APIRouter:

@@ -17,7 +17,7 @@ from workers.console.pages import PREFIX, Pages, build_url, find_cursor
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.routes.usage import (
     AnsweredQueriesQuery,
-    UnansweredQuery,
+    UsagePage,
     UsageQuery,
     UsageService,
 )
@@ -67,9 +67,9 @@ class UsePageQuery(BaseModel):
         }
         return validate(UsageQuery, values)
 
-    def to_unanswered_query(self) -> UnansweredQuery:
+    def to_page(self) -> UsagePage:
         """Return the query for unanswered tasks; raises UsageError for an invalid range."""
-        return UnansweredQuery(days=self._check_days(), cursor=self.cursor, limit=50)
+        return UsagePage(days=self._check_days(), cursor=self.cursor, limit=50)
 
     def to_answered_query(self) -> AnsweredQueriesQuery:
         """Return the query for answered queries; raises UsageError for an invalid range."""
@@ -125,7 +125,7 @@ def _read(usage_service: UsageService, caller: Caller, query: UsePageQuery) -> d
     if query.tab == "queries":
         found = usage_service.list_answered(caller, query.to_answered_query())
     elif query.tab == "unanswered":
-        found = usage_service.group_unanswered(caller, query.to_unanswered_query())
+        found = usage_service.group_unanswered(caller, query.to_page())
     elif query.tab == "unused":
         found = usage_service.list_unused(caller, query.to_usage_query())
     elif query.tab == "copies":

@@ -1,1 +1,1 @@
-"""Limits on the rate, size and duration of requests."""
+"""Limits on the rate, size and duration of requests, and on the threads that they take."""

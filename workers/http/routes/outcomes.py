@@ -18,6 +18,7 @@ from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
 from workers.http.routes.queries import QueryId
+from workers.library.usage.report import UsageFilter
 
 
 class OutcomeReport(BaseModel):
@@ -103,12 +104,14 @@ def prepare_report(
 def list_stored_outcomes(
     backend: StoreBackend, caller: Caller, query_id: str
 ) -> list[dict[str, Any]]:
-    """Return the outcomes of a query; raises NotFoundError unless this caller may see it."""
+    """Return the outcomes of a query, without skills that this caller may not see; raises
+    NotFoundError unless it may see the query."""
     answer = backend.outcome_store().get_answers([query_id]).get(query_id)
     if answer is None or not caller.can_see(answer.owner):
         raise NotFoundError(describe_unknown_queries([query_id]))
     found = backend.outcome_store().get_outcomes([query_id]).get(query_id, ())
-    return [outcome_to_dict(one) for one in found]
+    selection = UsageFilter(visible=backend.find_visible_sources(caller.reader))
+    return [outcome_to_dict(one) for one in selection.hide(found)]
 
 
 def _check_asker(backend: StoreBackend, caller: Caller, query_id: str) -> None:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from skills.events.ids import SkillId
+from skills.skill_policy import get_source_id
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
@@ -114,14 +115,14 @@ def pin_published(
     backend: StoreBackend, caller: Caller, skill_id: str, seq: int | None, reason: str
 ) -> dict[str, Any]:
     """Pin a skill that this caller may see and change; seq: None for the published revision."""
-    check_source(caller, skill_id.partition(":")[0])
+    check_source(caller, get_source_id(skill_id))
     require_entry(backend.graph_for(caller.reader), skill_id)
     return backend.pin_skill(skill_id, seq, reason)
 
 
 def take_pin_back(backend: StoreBackend, caller: Caller, skill_id: str) -> None:
     """Take back a pin that this caller may see and change; raises NotFoundError without one."""
-    check_source(caller, skill_id.partition(":")[0])
+    check_source(caller, get_source_id(skill_id))
     if not backend.revisions_for(caller.reader).describe_pins([skill_id]):
         raise not_pinned(skill_id)
     backend.unpin_skill(skill_id)

@@ -188,11 +188,8 @@ def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRoute
         response_class=EventSourceResponse,
         responses={200: _EVENT_STREAM_RESPONSE},
     )
-    async def stream_query_events(
-        query_id: QueryId, caller: CurrentCaller, request: Request
-    ) -> Response:
+    async def stream_query_events(query_id: QueryId, caller: CurrentCaller) -> Response:
         """Stream the stages of a query as they start, then its final state."""
-        del request
         await run_in_threadpool(query_service.get_job, query_id, caller)
         return query_service.stream_events(query_id, caller)
 
@@ -223,8 +220,7 @@ class QueryService:
             await run_in_threadpool(self._backend.check_pins, query, caller.reader)
         if "task" in query.model_fields_set and not query.task.strip():
             raise UsageError("the task is empty; leave it out for that of the session")
-        asked = QueryAsked.model_construct(**dict(query))
-        return await run_in_threadpool(record_job, self._backend, caller, asked, key, seconds)
+        return await run_in_threadpool(record_job, self._backend, caller, query, key, seconds)
 
     def list_asked(self, caller: Caller) -> list[AskedQuery]:
         """Return recent queries of a caller that are still kept, newest first."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,9 +13,10 @@ from graph.entry_filter import EntryFilter, HasScripts
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
 from skills.events import SkillRemoved
+from skills.skill_policy import get_source_id
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
-from workers.http.cursors import decode_cursor, encode_cursor
+from workers.http.cursors import PageQuery, decode_cursor, make_next_path
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
 from workers.http.responses.etags import respond_if_changed
@@ -30,6 +30,7 @@ HAS_SCRIPTS_FILTER = (
     "those of a former version of skillbus until the reconciler has read them"
 )
 _MEDIA_TYPE = "application/json"
+_PATH = "/v1/skills"
 
 
 class _Skill(BaseModel):
@@ -117,10 +118,8 @@ class SkillList(BaseModel):
     next: str | None
 
 
-class SkillListQuery(BaseModel):
+class SkillListQuery(PageQuery):
     """Filters of a list of skills, all of which must match. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str | None = Field(None, description="only skills of this source")
     state: SkillState | None = Field(None, description="only skills in this state")
@@ -129,7 +128,6 @@ class SkillListQuery(BaseModel):
     )
     has_scripts: HasScripts | None = Field(None, description=HAS_SCRIPTS_FILTER)
     limit: int = Field(100, ge=1, le=1_000)
-    cursor: str = Field("", description="from `next` of the previous page")
 
     def to_selection(self) -> EntryFilter:
         """Return the filter for the catalog."""
@@ -144,7 +142,7 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
     """Return the routes of skills, without uploads."""
     router = APIRouter(tags=["skills"])
 
-    @router.get("/v1/skills", response_model=SkillList)
+    @router.get(_PATH, response_model=SkillList)
     def list_skills(
         response: Response, caller: CurrentCaller, query: Annotated[SkillListQuery, Query()]
     ) -> dict[str, Any]:
@@ -192,7 +190,7 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
 
 def prepare_removal(backend: StoreBackend, caller: Caller, skill_id: str) -> SkillRemoved:
     """Return the event that removes a skill; raises HTTPException (403), NotFoundError."""
-    check_source(caller, skill_id.partition(":")[0])
+    check_source(caller, get_source_id(skill_id))
     require_entry(backend.graph_for(caller.reader), skill_id)
     return SkillRemoved(skill_id=skill_id)
 
@@ -218,11 +216,10 @@ def describe_skill(backend: StoreBackend, caller: Caller, skill_id: str) -> dict
 
 def _list_entries(graph: Catalog, query: SkillListQuery) -> tuple[list[CatalogEntry], str | None]:
     """Return the entries of a page and the path of the next page, None on the last."""
-    filter_params = urlencode(query.filter_params())
-    after = decode_cursor(query.cursor, filter_params)
+    filters = query.filter_params()
+    after = decode_cursor(query.cursor, _PATH, filters)
     page = graph.list_entries(query.to_selection(), after, query.limit + 1)
     if len(page) <= query.limit:
         return page, None
     page = page[: query.limit]
-    place = {"limit": query.limit, "cursor": encode_cursor(page[-1].skill_id, filter_params)}
-    return page, f"/v1/skills?{urlencode(query.filter_params() | place)}"
+    return page, make_next_path(_PATH, filters, query.limit, page[-1].skill_id)

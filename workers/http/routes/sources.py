@@ -28,7 +28,7 @@ from workers.http.authentication import (
     check_source,
     require_scope,
 )
-from workers.http.idempotency import IdempotencyKey
+from workers.http.idempotency import IdempotencyKey, check_key
 from workers.http.jobs import Accepted, accept_event
 from workers.http.source_roots import resolve_root
 from workers.http.tokens import TokenScope
@@ -174,6 +174,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         changed = create_event(backend, caller, source)
         check_source(caller, changed.source_id)
         if source.groups is not None:
+            check_key(backend, caller, changed, key)
             # Set first, so that readers outside these groups never see the source's skills.
             backend.set_source_groups(changed.source_id, source.groups)
         accepted = accept_event(backend, caller, changed, key, response)
@@ -299,10 +300,7 @@ def _describe_sources(
     backend: StoreBackend, caller: Caller, sources: Sequence[Source]
 ) -> list[dict[str, Any]]:
     counted = backend.graph.count_states_by_source([source.source_id for source in sources])
-    states = (
-        *(SkillState.PUBLISHED, SkillState.FAILED),
-        *(SkillState.PENDING, SkillState.HELD),
-    )
+    states = (SkillState.PUBLISHED, SkillState.FAILED, SkillState.PENDING, SkillState.HELD)
     rows = [
         source_status(source)
         | {state.value: counted[source.source_id].get(state, 0) for state in states}

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
+from python_multipart.multipart import parse_options_header
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import ClientDisconnect
 
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
@@ -241,10 +241,6 @@ async def _receive_to_staging(request: Request, settings: Settings) -> AsyncGene
             raise HTTPException(
                 408, f"the upload is incomplete after {seconds:g} s (uploads.seconds)"
             ) from None
-        except ClientDisconnect:
-            raise HTTPException(
-                400, "the connection was closed before the upload was complete"
-            ) from None
         except OSError as error:
             raise TransientError(
                 f"{staging_folder} cannot be written: {error.strerror}",
@@ -271,14 +267,14 @@ async def _write_body(request: Request, settings: Settings, body: Path) -> None:
 
 
 async def _parse_form(request: Request, chunks: AsyncGenerator[bytes, None]) -> FormData:
+    _, options = parse_options_header(request.headers["content-type"])
+    if options.get(b"charset", b"utf-8").lower() != b"utf-8":
+        # To decode others can take time that grows with the square of the text.
+        raise HTTPException(415, "content type: a form is sent in UTF-8; leave `charset` out")
     try:
         return await MultiPartParser(request.headers, chunks, max_files=1, max_fields=4).parse()
     except MultiPartException as error:
         raise HTTPException(400, f"not a form with one file: {error.message}") from None
-    except UnicodeError:
-        raise HTTPException(
-            400, "not a form with one file: a name in it is not valid text"
-        ) from None
 
 
 def _copy_file(upload: UploadFile, body: Path) -> None:

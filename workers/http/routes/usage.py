@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from config.errors import TransientError, UsageError
+from config.errors import UsageError
 from tasks.outcomes.protocol import AnswerPlace
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import WRONG_CURSOR, cut_page, decode_cursor, encode_cursor
+from workers.http.cursors import WRONG_CURSOR, PageQuery, cut_page, decode_cursor, make_next_path
+from workers.http.limits.thread_slots import ThreadSlots
 from workers.library.usage.answered import NEWEST, QueryOutcome, describe_answered
 from workers.library.usage.findings import describe_unused
 from workers.library.usage.published_skills import PublishedSkills
@@ -28,14 +27,19 @@ Rows = list[dict[str, Any]]
 
 _MAX_ID = 4_300
 _WAIT_SECONDS = 10.0
+_MAX_WAITING = 8
 
 
-class UsageQuery(BaseModel):
-    """Range, filters and page. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class UsagePage(PageQuery):
+    """Range and page. Other parameters are rejected."""
 
     days: int = Field(30, ge=1, le=MAX_DAYS, description="the last days, today (UTC) included")
+    limit: int = Field(100, ge=1, le=1_000)
+
+
+class UsageQuery(UsagePage):
+    """Range, filters and page. Other parameters are rejected."""
+
     source: str | None = Field(
         None, min_length=1, max_length=200, description="only skills of this source"
     )
@@ -46,8 +50,6 @@ class UsageQuery(BaseModel):
         description="only queries and outcomes of this token; empty: the user of the machine; "
         "others than the caller for admins only",
     )
-    limit: int = Field(100, ge=1, le=1_000)
-    cursor: str = Field("", description="from `next` of the previous page")
 
     def filter_params(self) -> dict[str, str]:
         """Return the parameters that select rows, by name."""
@@ -66,17 +68,7 @@ class UsageQuery(BaseModel):
         return UsageFilter(self.source, self.skill, self.owner, visible)
 
 
-class UnansweredQuery(BaseModel):
-    """Range and page of unanswered queries. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    days: int = Field(30, ge=1, le=MAX_DAYS, description="the last days, today (UTC) included")
-    limit: int = Field(100, ge=1, le=1_000)
-    cursor: str = Field("", description="from `next` of the previous page")
-
-
-class AnsweredQueriesQuery(UnansweredQuery):
+class AnsweredQueriesQuery(UsagePage):
     """Range, outcome and page of answered queries. Other parameters are rejected."""
 
     outcome: QueryOutcome | None = Field(
@@ -183,21 +175,17 @@ class UsageService:
 
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
-        self._one_at_a_time = threading.Lock()
+        self._slots = ThreadSlots(1, _MAX_WAITING)
         self._published = PublishedSkills(lambda: backend.graph)
 
     @contextmanager
     def open_reader(self, caller: Caller) -> Iterator[UsageReader]:
         """Yield a reader; only one is open at a time. A report over years of a large library takes
         seconds of one core, which several callers together should not take from queries."""
-        if not self._one_at_a_time.acquire(timeout=_WAIT_SECONDS):
-            raise TransientError("other reports of usage are being computed; try again later")
         backend = self._backend
-        try:
+        with self._slots.hold(_WAIT_SECONDS, "other reports are being computed; try again later"):
             skills = backend.skills.for_reader(caller.reader)
             yield UsageReader(backend.settings, backend.outcome_store(), skills)
-        finally:
-            self._one_at_a_time.release()
 
     def summarise(self, caller: Caller, query: UsageQuery) -> UsageReport:
         """Return counts in total and by day, source, owner and skill."""
@@ -217,8 +205,8 @@ class UsageService:
         visible = self._backend.find_visible_sources(caller.reader)
         selection = query.to_filter(caller, visible)
         entry_policy = self._backend.skills.get_policy()
-        published = self._published.read(entry_policy)
         with self.open_reader(caller) as reader:
+            published = self._published.read(entry_policy)
             found = reader.select_unused(query.days, selection, published)
         page, following = cut_page("/v1/usage/unused", found, query, query.filter_params())
         rows = [describe_unused(one) for one in self._published.check(page, entry_policy)]
@@ -235,8 +223,8 @@ class UsageService:
 
     def list_answered(self, caller: Caller, query: AnsweredQueriesQuery) -> AnsweredQueries:
         """Return a page of answered queries: the caller's, for admins all."""
-        filters = f"/v1/usage/queries?{urlencode(query.filter_params())}"
-        place = _parse_answer_place(decode_cursor(query.cursor, filters))
+        path, filters = "/v1/usage/queries", query.filter_params()
+        place = _parse_answer_place(decode_cursor(query.cursor, path, filters))
         visible = self._backend.find_visible_sources(caller.reader)
         with self.open_reader(caller) as reader:
             groups, page = reader.list_answered(
@@ -245,8 +233,8 @@ class UsageService:
         states = self._backend.journal.get_job_states([one.query_id for one in page.answers])
         following = None
         if page.next is not None:
-            cursor = encode_cursor(f"{page.next.answered!r} {page.next.query_id}", filters)
-            following = f"{filters}&{urlencode({'limit': query.limit, 'cursor': cursor})}"
+            last = f"{page.next.answered!r} {page.next.query_id}"
+            following = make_next_path(path, filters, query.limit, last)
         return AnsweredQueries(groups=describe_answered(groups, page, states), next=following)
 
     def list_outcomes(self, caller: Caller, query: OutcomesQuery) -> ReportedOutcomes:
@@ -256,17 +244,12 @@ class UsageService:
         if not UsageFilter(visible=visible).sees(query.skill):
             return ReportedOutcomes(outcomes=[], truncated=False)
         with self.open_reader(caller) as reader:
-            rows, more = reader.list_outcomes(query.days, query.skill, query.limit, caller.can_see)
-        # Outcomes may name a second skill, which superseded the first.
-        seen = UsageFilter(visible=visible)
-        shown = [
-            one | {"other": one["other"] if seen.sees(one["other"]) else ""}
-            for one in rows
-            if seen.sees(one["skill_id"])
-        ]
-        return ReportedOutcomes(outcomes=shown, truncated=more)
+            rows, more = reader.list_outcomes(
+                query.days, query.skill, query.limit, caller.can_see, visible
+            )
+        return ReportedOutcomes(outcomes=rows, truncated=more)
 
-    def group_unanswered(self, caller: Caller, query: UnansweredQuery) -> UnansweredGroups:
+    def group_unanswered(self, caller: Caller, query: UsagePage) -> UnansweredGroups:
         """Return a page of groups of unanswered queries: the caller's, for admins all."""
         owner = None if caller.is_admin else caller.name
         with self.open_reader(caller) as reader:
@@ -314,7 +297,7 @@ def usage_routes(usage_service: UsageService) -> APIRouter:
 
     @router.get("/v1/usage/unanswered")
     def list_unanswered(
-        caller: CurrentCaller, query: Annotated[UnansweredQuery, Query()]
+        caller: CurrentCaller, query: Annotated[UsagePage, Query()]
     ) -> UnansweredGroups:
         """List unanswered queries, grouped by similarity of their tasks: the caller's
         queries, for admins all."""

@@ -13,7 +13,6 @@ import structlog
 from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
 from config.errors import MisconfiguredError
 from config.inbound_settings import WebhookSettings
@@ -154,10 +153,6 @@ async def _read_body(request: Request, settings: WebhookSettings) -> bytes:
     except TimeoutError:
         detail = f"the body is incomplete after {settings.body_seconds:g} s (webhooks.body_seconds)"
         raise HTTPException(408, detail, _CLOSE) from None
-    except ClientDisconnect:
-        raise HTTPException(
-            400, "the connection was closed before the body was complete", _CLOSE
-        ) from None
     return bytes(body)
 
 

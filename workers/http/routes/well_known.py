@@ -12,12 +12,15 @@ from fastapi import APIRouter, Header, Response
 
 from workers.backend.store_backend import StoreBackend
 from workers.http.access import WELL_KNOWN_PREFIXES as PREFIXES
+from workers.http.limits.thread_slots import ThreadSlots
 from workers.http.responses.etags import respond_if_changed
 from workers.library.public_skills import PublicFile, PublicSkills
 from workers.library.skill_files import BYTES, MARKDOWN, guess_media_type
 
 _ARCHIVE = ".zip"
 _CACHE = "public, max-age=60"
+_MAX_ARCHIVES = 4
+_WAIT_SECONDS = 10.0
 _SAFE_TYPES = (
     *("image/png", "image/jpeg", "image/gif", "image/webp", "application/json"),
     *("application/zip", MARKDOWN),
@@ -30,6 +33,7 @@ def well_known_routes(backend: StoreBackend) -> APIRouter:
     """Return the routes of both indexes and of the files."""
     router = APIRouter(include_in_schema=False)
     public = PublicSkills(backend.settings, backend.skills)
+    archives = ThreadSlots(_MAX_ARCHIVES, 2 * _MAX_ARCHIVES)
 
     @router.get(f"{PREFIXES[0]}index.json")
     def index(if_none_match: str = Header("")) -> Response:
@@ -48,7 +52,8 @@ def well_known_routes(backend: StoreBackend) -> APIRouter:
     def read_archive(archive: str, if_none_match: str = Header("")) -> Response:
         """Return a skill as a zip."""
         name = archive.removesuffix(_ARCHIVE) if archive.endswith(_ARCHIVE) else ""
-        return _send_file(public.read_archive(name), if_none_match)
+        with archives.hold(_WAIT_SECONDS, "other archives are being made; try again later"):
+            return _send_file(public.read_archive(name), if_none_match)
 
     for prefix in PREFIXES:
         router.get(f"{prefix}{{archive}}")(read_archive)

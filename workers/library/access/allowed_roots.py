@@ -21,7 +21,7 @@ def resolve_root(
         return root
     try:
         real = Path(root).resolve(strict=True)
-        roots = [one.resolve(strict=True) for one in allowed]
+        roots = [one.resolve() for one in allowed]  # some may be missing
     # Path.resolve raises RuntimeError for a loop of links.
     except (OSError, ValueError, RuntimeError):
         real, roots = Path(root), []

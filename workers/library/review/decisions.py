@@ -74,7 +74,7 @@ class SkillReviews:
         """
         check_reason(reviewer.reason, "a decision")
         check_rule_ids([rule], "rule of the waiver")
-        revision = self._choose_published(skill_id, seq)
+        revision = self._revisions.choose_revision(skill_id, seq)
         found = [one for one in revision.findings.findings if get_rule_id(one) == rule]
         if not found:
             rules = {get_rule_id(one) for one in revision.findings.findings}
@@ -118,7 +118,7 @@ class SkillReviews:
             revision = self._choose_update(skill_id, seq)
             self._decide_update(revision, decision, reviewer)
         else:
-            revision = self._choose_published(skill_id, seq)
+            revision = self._revisions.choose_revision(skill_id, seq)
             if decision is ReviewDecision.RELEASE:
                 self._release(revision, reviewer)
             else:
@@ -206,15 +206,6 @@ class SkillReviews:
         request_ingest(self._graph, entry)
 
     # -- reading
-
-    def _choose_published(self, skill_id: str, seq: int | None) -> Revision:
-        if seq is not None:
-            return self._revisions.read_revision(skill_id, seq)
-        revisions = self._revisions.list_revisions(skill_id)
-        found = next((one for one in revisions if one.state == "published"), None)
-        if found is None:
-            raise UsageError(f"{skill_id} is not published: name the revision, as {skill_id}@SEQ")
-        return found
 
     def _choose_update(self, skill_id: str, seq: int | None) -> Revision:
         if not is_reviewed_source(self._settings.policy, skill_id):

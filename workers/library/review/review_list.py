@@ -41,10 +41,7 @@ class ReviewState(StrEnum):
     REJECTED = "rejected"
 
 
-_DECIDED = (
-    *(ReviewState.RELEASED.value, ReviewState.CONFIRMED.value),
-    ReviewState.REJECTED.value,
-)
+_DECIDED = (ReviewState.RELEASED.value, ReviewState.CONFIRMED.value, ReviewState.REJECTED.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from graph.records import CatalogEntry, SkillState
 from graph.visible_graph import VisibleGraph
 from search.protocol import Filters, LexicalSearch, SearchIndex
 from search.text.tokens import tokenize
+from skills.unicode_normalization import normalize
 from workers.library.entry_policy import EntryPolicy
 
 MAX_FOUND = 500
@@ -37,7 +38,7 @@ took, so that they are not counted for each page."""
 _EXTRA_HITS = 100
 _MAX_VALUES = 100
 _MAX_PLACE_DIGITS = 12
-_UNFINISHED = re.compile(r"[a-z0-9]{2,40}$")
+_UNFINISHED = re.compile(r"[^\W_]{2,40}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,12 @@ class LibraryFilter:
     has_scripts: HasScripts | None = None
     embedded: bool | None = None
 
-    def covers(self, one: EntryCount, ignored: str = "") -> bool:
-        """Return whether entries with these values match. ignored: name of
-        a filter to leave out."""
+    def covers(self, one: EntryCount) -> bool:
+        """Return whether entries with these values match."""
+        return not self.find_mismatches(one)
+
+    def find_mismatches(self, one: EntryCount) -> list[str]:
+        """Return the names of the filters that entries with these values do not match."""
         values = one._asdict()
         values |= {
             "source": one.source_id,
@@ -72,10 +76,9 @@ class LibraryFilter:
             "has_scripts": self.has_scripts,
             "embedded": self.embedded,
         }
-        return all(
-            value is None or name == ignored or values[name] == value
-            for name, value in wanted.items()
-        )
+        return [
+            name for name, value in wanted.items() if value is not None and values[name] != value
+        ]
 
     def _meets_level(self, safety_level: int) -> bool:
         return self.level is None or safety_level >= self.level
@@ -209,7 +212,7 @@ class LibrarySearch:
         if visible is not None and not visible:
             return []
         text = text[:MAX_TEXT_CHARACTERS]
-        unfinished = _UNFINISHED.search(text.lower())
+        unfinished = _UNFINISHED.search(normalize("NFKC", text).lower())
         search = LexicalSearch(
             terms=dict.fromkeys(tokenize(text), 1.0),
             limit=MAX_FOUND + _EXTRA_HITS,
@@ -237,15 +240,18 @@ def count_facets(
     counts: Iterable[EntryCount], wanted: LibraryFilter
 ) -> dict[str, list[FacetValue]]:
     """Count the values of each facet among the entries that match all other filters."""
-    counts = list(counts)
-    facets = {}
-    for name in FACETS:
-        tally: Counter[str] = Counter()
-        for one in counts:
-            if wanted.covers(one, ignored=name):
-                for value in _get_values(one, name):
-                    tally[value] += one.entries
-        facets[name] = [FacetValue(*pair) for pair in tally.most_common(_MAX_VALUES)]
+    tallies: dict[str, Counter[str]] = {name: Counter() for name in FACETS}
+    for one in counts:
+        mismatches = wanted.find_mismatches(one)
+        if len(mismatches) > 1:
+            continue
+        for name in mismatches or FACETS:
+            for value in _get_values(one, name):
+                tallies[name][value] += one.entries
+    facets = {
+        name: [FacetValue(*pair) for pair in tally.most_common(_MAX_VALUES)]
+        for name, tally in tallies.items()
+    }
     facets["level"].sort()
     return facets
 

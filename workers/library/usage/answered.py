@@ -72,10 +72,9 @@ class AnswerFilter:
         self, answer: AnsweredQuery, reported: Sequence[Outcome]
     ) -> tuple[AnsweredQuery, tuple[Outcome, ...]]:
         """Return a query and its outcomes without the skills that the reader may not see."""
-        sees = UsageFilter(visible=self.visible).sees
-        skills = tuple(one for one in answer.skills if sees(one.skill_id))
-        shown = tuple(one for one in reported if not one.skill_id or sees(one.skill_id))
-        return replace(answer, skills=skills), shown
+        selection = UsageFilter(visible=self.visible)
+        skills = tuple(one for one in answer.skills if selection.sees(one.skill_id))
+        return replace(answer, skills=skills), selection.hide(reported)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ from typing import Any
 
 from graph.records import CatalogEntry
 from skills.outcomes.model import AnsweredQuery, Outcome
+from skills.skill_policy import get_source_id
 from tasks.outcomes.usage.model import SKILL_COUNTERS
 from tasks.outcomes.usage.unanswered import TaskGroup, UnansweredQueries
 from tasks.outcomes.usage.window import UsageWindow
 from workers.library.skill_data import format_time
-from workers.library.usage.published_skills import PublishedSkill
-from workers.library.usage.report import UsageFilter, format_day, get_source
+from workers.library.usage.published_skills import ListedSkill
+from workers.library.usage.report import UsageFilter, format_day
 
 MAX_SHOWN_CHARACTERS = 500
 """Maximum of characters of a task that are shown."""
@@ -34,7 +35,7 @@ def list_used_skills(window: UsageWindow, selection: UsageFilter) -> set[str]:
     }
 
 
-def describe_unused(entry: CatalogEntry | PublishedSkill) -> dict[str, Any]:
+def describe_unused(entry: CatalogEntry | ListedSkill) -> dict[str, Any]:
     """Return a skill that was not chosen, as JSON data. published: date of its present revision."""
     return {
         "skill_id": entry.skill_id,
@@ -59,7 +60,7 @@ def list_lost_copies(window: UsageWindow, selection: UsageFilter) -> list[dict[s
     rows = [
         {
             "skill_id": skill_id,
-            "source": get_source(skill_id),
+            "source": get_source_id(skill_id),
             "lost": others.total(),
             "to": [
                 {"skill_id": other, "lost": count}

@@ -3,7 +3,6 @@ following the catalog."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from workers.library.entry_policy import EntryPolicy
 _BATCH = 2_000
 
 
-class PublishedSkill(NamedTuple):
+class ListedSkill(NamedTuple):
     """The fields of a skill that lists show. updated: seconds since the epoch."""
 
     skill_id: str
@@ -27,7 +26,7 @@ class PublishedSkill(NamedTuple):
 
 
 class PublishedSkills:
-    """The skills that may be sent, for all readers; thread-safe.
+    """The skills that may be sent, for all readers; for one thread at a time.
 
     The whole catalog is read at first, and when the policy changes; afterwards only the
     skills in its change feed.
@@ -35,26 +34,22 @@ class PublishedSkills:
 
     def __init__(self, get_catalog: Callable[[], Catalog]) -> None:
         self._get_catalog = get_catalog
-        self._lock = threading.Lock()
         self._epoch = 0
         self._policy: SkillPolicy | None = None
-        self._found: dict[str, PublishedSkill] = {}
-        self._ordered: tuple[PublishedSkill, ...] = ()
+        self._found: dict[str, ListedSkill] = {}
+        self._ordered: tuple[ListedSkill, ...] = ()
 
-    def read(self, entry_policy: EntryPolicy) -> Sequence[PublishedSkill]:
+    def read(self, entry_policy: EntryPolicy) -> Sequence[ListedSkill]:
         """Return the skills in the order of their ids; the sequence is the same object while
         nothing changes. Raises TransientError if the catalog does not answer."""
         catalog = self._get_catalog()
-        with self._lock:
-            if entry_policy.policy != self._policy:
-                self._read_all(catalog, entry_policy)
-            else:
-                self._read_changes(catalog, entry_policy)
-            return self._ordered
+        if entry_policy.policy != self._policy:
+            self._read_all(catalog, entry_policy)
+        else:
+            self._read_changes(catalog, entry_policy)
+        return self._ordered
 
-    def check(
-        self, skills: Iterable[PublishedSkill], entry_policy: EntryPolicy
-    ) -> list[PublishedSkill]:
+    def check(self, skills: Iterable[ListedSkill], entry_policy: EntryPolicy) -> list[ListedSkill]:
         """Return the skills of a page that may be sent now: the change feed does not name skills
         whose level or judgements change."""
         page = list(skills)
@@ -63,7 +58,7 @@ class PublishedSkills:
         return [allowed[one.skill_id] for one in page if one.skill_id in allowed]
 
     def _read_all(self, catalog: Catalog, entry_policy: EntryPolicy) -> None:
-        epoch, found, after = catalog.get_epoch(), dict[str, PublishedSkill](), ""
+        epoch, found, after = catalog.get_epoch(), dict[str, ListedSkill](), ""
         selection = EntryFilter(state=SkillState.PUBLISHED)
         while batch := catalog.list_entries(selection, after, _BATCH):
             found |= _select(batch, entry_policy)
@@ -85,19 +80,17 @@ class PublishedSkills:
             found |= _select(entries, entry_policy)
         self._keep(changes.epoch, found)
 
-    def _keep(self, epoch: int, found: dict[str, PublishedSkill]) -> None:
+    def _keep(self, epoch: int, found: dict[str, ListedSkill]) -> None:
         self._epoch, self._found = epoch, found
         self._ordered = tuple(found[name] for name in sorted(found))
 
 
-def _select(
-    entries: Iterable[CatalogEntry], entry_policy: EntryPolicy
-) -> dict[str, PublishedSkill]:
+def _select(entries: Iterable[CatalogEntry], entry_policy: EntryPolicy) -> dict[str, ListedSkill]:
     """Return the entries that may be sent, by skill."""
     published = [one for one in entries if one.state is SkillState.PUBLISHED]
     standings = entry_policy.judge(published)
     return {
-        one.skill_id: PublishedSkill(one.skill_id, one.name, one.source_id, one.tokens, one.updated)
+        one.skill_id: ListedSkill(one.skill_id, one.name, one.source_id, one.tokens, one.updated)
         for one in published
         if standings[one.skill_id].violation is None
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from config.settings import Settings
 from graph.records import CatalogEntry
@@ -25,16 +25,17 @@ from workers.library.usage.answered import (
 from workers.library.usage.findings import (
     describe_reported,
     describe_unanswered,
-    describe_unused,
     list_lost_copies,
     list_used_skills,
 )
-from workers.library.usage.published_skills import PublishedSkill
+from workers.library.usage.published_skills import ListedSkill
 from workers.library.usage.report import UsageFilter, summarise_usage
 
 _BATCH = 2_000
 _MAX_OUTCOMES = 20_000
 """Maximum of outcomes that are read to find those of one skill."""
+
+Skill = TypeVar("Skill", CatalogEntry, ListedSkill)
 
 
 class UsageReader:
@@ -81,19 +82,9 @@ class UsageReader:
         model = encoder_identity(self._settings.encoder).model
         return group_answers(self._outcomes, page.answers, model), page
 
-    def list_unused(self, days: int, selection: UsageFilter) -> list[dict[str, Any]]:
-        """Return published skills that were not chosen, by id; skills that the policy
-        withholds are left out."""
-        used = list_used_skills(self.read_window(days), selection)
-        return [
-            describe_unused(entry)
-            for entry in self._list_published()
-            if entry.skill_id not in used and selection.has_skill(entry.skill_id)
-        ]
-
     def select_unused(
-        self, days: int, selection: UsageFilter, published: Sequence[PublishedSkill]
-    ) -> list[PublishedSkill]:
+        self, days: int, selection: UsageFilter, published: Iterable[Skill]
+    ) -> list[Skill]:
         """Return the given published skills that were not chosen."""
         used = list_used_skills(self.read_window(days), selection)
         unused = [one for one in published if one.skill_id not in used]
@@ -102,12 +93,17 @@ class UsageReader:
         return [one for one in unused if selection.has_skill(one.skill_id)]
 
     def list_outcomes(
-        self, days: int, skill_id: str, limit: int, can_see: Callable[[str], bool]
+        self,
+        days: int,
+        skill_id: str,
+        limit: int,
+        can_see: Callable[[str], bool],
+        visible: frozenset[str] | None,
     ) -> tuple[list[dict[str, Any]], bool]:
         """Return the reported outcomes of a skill, each with its task, newest days first. Return
         also whether there may be more, as `limit` or the maximum of read outcomes was reached.
 
-        can_see: returns whether queries of an owner may be seen.
+        can_see, visible: as in `AnswerFilter`.
         """
         rows: list[dict[str, Any]] = []
         today, read = to_day(time.time()), 0
@@ -120,7 +116,8 @@ class UsageReader:
                 if read >= _MAX_OUTCOMES:
                     break
             answers = self._outcomes.get_answers(sorted({one.query_id for one in found}))
-            for one in sorted(found, key=lambda one: (-one.reported, one.key)):
+            shown = UsageFilter(visible=visible).hide(found)
+            for one in sorted(shown, key=lambda one: (-one.reported, one.key)):
                 answer = answers.get(one.query_id)
                 if answer is not None and can_see(answer.owner):
                     rows.append(describe_reported(one, answer))
@@ -138,12 +135,13 @@ class UsageReader:
             unknown.append(selection.owner)
         skills = UsageFilter(selection.source, selection.skill)
         if skills.selects_skills and not any(map(skills.has_skill, used)):
-            published = (entry.skill_id for entry in self._list_published())
+            published = (entry.skill_id for entry in self.list_published())
             if not any(map(skills.has_skill, published)):
                 unknown.append(selection.skill or selection.source or "")
         return unknown
 
-    def _list_published(self) -> Iterator[CatalogEntry]:
+    def list_published(self) -> Iterator[CatalogEntry]:
+        """Yield the published skills by id; skills that the policy withholds are left out."""
         after = ""
         while page := self._skills.list_published(after, _BATCH):
             yield from page

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from skills.outcomes.model import SECONDS_PER_DAY
+from skills.outcomes.model import SECONDS_PER_DAY, Outcome
+from skills.skill_policy import get_source_id
 from tasks.outcomes.usage.model import (
     OTHERS,
     QUERY_COUNTERS,
@@ -53,7 +54,15 @@ class UsageFilter:
 
     def sees(self, skill_id: str) -> bool:
         """Return whether the reader may see a skill."""
-        return self.visible is None or get_source(skill_id) in self.visible
+        return self.visible is None or get_source_id(skill_id) in self.visible
+
+    def hide(self, outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
+        """Return outcomes without skills that the reader may not see."""
+        return tuple(
+            one if self.sees(one.other) else replace(one, other="")
+            for one in outcomes
+            if not one.skill_id or self.sees(one.skill_id)
+        )
 
     def has_skill(self, skill_id: str) -> bool:
         """Return whether a skill is counted."""
@@ -61,12 +70,7 @@ class UsageFilter:
             return False
         if not self.sees(skill_id):
             return False
-        return self.source is None or get_source(skill_id) == self.source
-
-
-def get_source(skill_id: str) -> str:
-    """Return the source of a skill."""
-    return skill_id.partition(":")[0]
+        return self.source is None or get_source_id(skill_id) == self.source
 
 
 def format_day(day: int) -> str:
@@ -151,5 +155,5 @@ def _by_sent(counted: dict[str, Counts]) -> list[tuple[str, Counts]]:
 def _sum_sources(skills: Iterable[tuple[str, Counts]]) -> dict[str, Counts]:
     sources: dict[str, Counts] = {}
     for skill_id, counts in skills:
-        sources.setdefault(get_source(skill_id), Counter()).update(counts)
+        sources.setdefault(get_source_id(skill_id), Counter()).update(counts)
     return sources

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from fastapi.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from config.inbound_settings import GatewaySettings
@@ -259,3 +260,15 @@ def test_only_proxies_that_are_named_say_who_calls(
             timeout=60,
         )
     assert answer.text == expected
+
+
+def test_too_many_requests_get_a_time_to_retry_after(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, gateway=GatewaySettings(burst=3, requests_a_minute=1))
+    backend: Any = SimpleNamespace(settings=settings, journal=None, skills=None)
+    access = AccessRules(TokenStore(tmp_path / "tokens.json"), allow_anonymous=True)
+    client = TestClient(create_gateway(backend, access), "http://skillbus")
+    assert [client.get("/nothing").status_code for _ in range(4)] == [404, 404, 404, 429]
+    refused = client.get("/nothing")
+    assert refused.json()["type"] == "urn:skillbus:problem:too-many-requests"
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
+    assert client.get("/healthz").status_code == 200

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 from typing import Any
 from unittest import mock
 
@@ -17,20 +19,27 @@ from fastapi.testclient import TestClient
 
 from config.errors import NotFoundError, SkillbusError, TransientError
 from skills.events import QueryAsked, SourceChanged, new_event
+from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 from tasks.journal.protocol import Job
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
 from tests.support.servers.collector import Collector
 from workers.backend.embedded import EmbeddedBackend
-from workers.http.access import AccessRules
-from workers.http.app import create_gateway
+from workers.http.access import AccessMiddleware, AccessRules
+from workers.http.app import create_api, create_gateway
+from workers.http.authentication import LOCAL_USER
+from workers.http.cursors import make_next_path
+from workers.http.route_services import RouteServices
 from workers.http.tokens import TokenScope, TokenStore
+from workers.library.public_skills import PublicSkills
 from workers.queue.protocol import Message
 from workers.queue.recorder import MessageRecorder
 from workers.tracing.start import tracing
 
 FOLDER_LIKE_A_REVISION = "kiln-firing/revisions/007"
 STREAMS = 2
+DIGITS = "9" * 5_000
+"""More than Python converts to a number."""
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +51,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_skill(root, name, license="MIT")
     for name in ("kiln-firing", "tide-tables"):
         write_skill(root, name)
+    write_skill(root, "glaze-wheel", "Zentriere Ton auf der Töpferscheibe", license="MIT")
     write_skill(root, FOLDER_LIKE_A_REVISION, "A skill whose folder is named as a revision")
     return root
 
@@ -89,6 +99,12 @@ def client(gateway: Any, headers: dict[str, str]) -> TestClient:
     return TestClient(gateway, "http://skillbus", headers=headers)
 
 
+@pytest.fixture(scope="module")
+def local(backend: EmbeddedBackend) -> TestClient:
+    """The user of this machine, on the socket."""
+    return TestClient(create_gateway(backend), "http://skillbus")
+
+
 def test_pages_of_skills_without_a_licence_keep_the_filter(client: TestClient) -> None:
     found, path = [], "/v1/library?licence=&limit=2"
     while path:
@@ -97,6 +113,12 @@ def test_pages_of_skills_without_a_licence_keep_the_filter(client: TestClient) -
         path = page["next"]
     names = ("bee-keeping", "kiln-firing", FOLDER_LIKE_A_REVISION, "tide-tables")
     assert found == [f"crafts:{name}" for name in names]
+
+
+@pytest.mark.parametrize("typed", ["Töpf", "To\u0308pf"])
+def test_an_unfinished_word_may_have_any_letters(client: TestClient, typed: str) -> None:
+    found = client.get("/v1/library", params={"q": typed}).json()["skills"]
+    assert [one["name"] for one in found] == ["glaze-wheel"]
 
 
 def test_a_preference_may_be_in_any_of_several_headers(client: TestClient) -> None:
@@ -110,6 +132,17 @@ def test_a_skill_in_a_folder_that_looks_like_a_revision_is_shown(client: TestCli
     assert client.get(f"/v1/skills/{skill_id}").json()["skill_id"] == skill_id
     seq = client.get("/v1/skills/crafts:kiln-firing").json()["seq"]
     assert client.get(f"/v1/skills/crafts:kiln-firing/revisions/{seq}").json()["seq"] == seq
+
+
+@pytest.mark.parametrize("seq", [DIGITS, str(2**63), "1"])
+def test_no_revision_has_such_a_number(client: TestClient, seq: str) -> None:
+    assert client.get(f"/v1/skills/crafts:none/revisions/{seq}").status_code == 404
+
+
+def test_a_cursor_with_such_a_number_begins_at_the_start(client: TestClient) -> None:
+    filters = {"q": "none", "state": "published"}
+    found = client.get(make_next_path("/v1/library", filters, 10, DIGITS))
+    assert (found.status_code, found.json()["skills"]) == (200, [])
 
 
 def test_a_compressed_file_has_not_the_type_of_its_content(client: TestClient) -> None:
@@ -168,9 +201,8 @@ def test_head_of_a_stream_ends(backend: EmbeddedBackend, client: TestClient) -> 
 
 @pytest.mark.parametrize("event_id", ["\N{SNOWMAN}", "a?b#c", "a b"])
 def test_an_event_of_this_machine_is_found_by_its_location(
-    backend: EmbeddedBackend, event_id: str
+    local: TestClient, event_id: str
 ) -> None:
-    local = TestClient(create_gateway(backend), "http://skillbus")
     event = new_event(SourceChanged(source_id="crafts"), "skillbus/tests")
     body = event.model_copy(update={"id": event_id}).model_dump_json().encode()
     accepted = local.post("/v1/events", content=body)
@@ -178,8 +210,7 @@ def test_an_event_of_this_machine_is_found_by_its_location(
     assert local.get(accepted.headers["location"]).json()["id"] == event_id
 
 
-def test_a_task_on_the_socket_that_is_not_text_is_refused(backend: EmbeddedBackend) -> None:
-    local = TestClient(create_gateway(backend), "http://skillbus")
+def test_a_task_on_the_socket_that_is_not_text_is_refused(local: TestClient) -> None:
     kind = {"Content-Type": "application/json"}
     refused = local.post("/v1/answers", content=b'{"task": "\\ud800"}', headers=kind)
     assert refused.status_code == 422
@@ -221,6 +252,42 @@ def test_the_root_that_was_checked_is_recorded(
     changes = [backend.journal.get_job(one).event.data for one in ended]
     roots = {one["source_id"]: one["root"] for one in changes}
     assert roots["sent"] == roots["queued"] == str(root.with_name("other"))
+
+
+def test_a_refused_source_keeps_its_groups(
+    backend: EmbeddedBackend, root: Path, local: TestClient
+) -> None:
+    (folder := root.with_name("vault")).mkdir()
+    key = {"Idempotency-Key": "add-vault"}
+
+    def add(source_id: str, *groups: str) -> int:
+        body = {"source_id": source_id, "root": str(folder), "groups": groups}
+        return local.post("/v1/sources", json=body, headers=key).status_code
+
+    assert add("vault", "finance") == 202
+    backend.set_source_groups("annex", ["finance"])
+    assert add("annex") == 422
+    assert backend.graph.read_access().groups["annex"] == ("finance",)
+    settle(backend)
+
+
+def test_outcomes_that_others_reported_name_no_hidden_skill(
+    backend: EmbeddedBackend, client: TestClient
+) -> None:
+    backend.set_source_groups("annex", ["finance"])
+    store, now = backend.outcome_store(), time.time()
+    store.add_answers([AnsweredQuery("asked", "writer", "", "x", now, hit=True)])
+    reported = {"annex:a": "", "crafts:star-charts": "annex:b", "": ""}
+    store.add_outcomes(
+        [
+            Outcome(f"{n}", "asked", one, OutcomeKind.USED, Reporter.PERSON, "", now, other=other)
+            for n, (one, other) in enumerate(reported.items())
+        ]
+    )
+    answer = client.get("/v1/queries/asked/outcomes")
+    assert "annex" not in answer.text
+    assert [one["skill_id"] for one in answer.json()["outcomes"]] == ["crafts:star-charts", ""]
+    store.forget_outcomes("asked")
 
 
 def add_open_query(backend: EmbeddedBackend) -> str:
@@ -281,3 +348,71 @@ def test_streams_that_are_opened_at_once_keep_their_limit(
         return [one.result() for one in done]
 
     assert asyncio.run(open_streams()) == [503] * (3 * STREAMS)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/v1/events", "application/json"),
+        ("/v1/otlp/logs", "application/json"),
+        ("/v1/queries", "application/json"),
+        ("/v1/skills?source=s&path=x", "text/markdown"),
+        ("/console/theme", "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_client_that_leaves_during_its_body_causes_no_error(
+    gateway: Any, headers: dict[str, str], path: str, kind: str
+) -> None:
+    received = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(received, {"type": "http.disconnect"})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    named = {**headers, "Host": "skillbus", "Content-Type": kind}
+    raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
+    target, _, query = path.partition("?")
+    scope = {"type": "http", "method": "POST", "path": target, "query_string": query.encode()}
+    scope |= {"headers": raw, "http_version": "1.1", "scheme": "http", "server": ("skillbus", 80)}
+    asyncio.run(gateway(scope, receive, send))
+    assert sent[0]["status"] == 400
+
+
+async def ask_meanwhile(app: Any, path: str, release: Callable[[], object]) -> set[int]:
+    """The statuses of many requests that wait, after another request was answered meanwhile."""
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://skillbus")
+    waiting = [asyncio.create_task(client.get(path)) for _ in range(100)]
+    try:
+        await asyncio.sleep(0.5)
+        answer = await asyncio.wait_for(client.get("/v1/skills"), 5)
+        assert answer.status_code == 200
+    finally:
+        release()
+    return {(await one).status_code for one in waiting}
+
+
+def test_reports_that_wait_leave_threads_to_other_requests(backend: EmbeddedBackend) -> None:
+    services = RouteServices.create(backend, None)
+    api = create_api(backend, AccessRules(), services=services)
+    app = AccessMiddleware(api, AccessRules(), backend.settings.gateway)
+    with ExitStack() as stack:
+        stack.enter_context(services.usage.open_reader(LOCAL_USER))
+        assert asyncio.run(ask_meanwhile(app, "/v1/usage", stack.close)) == {200, 503}
+
+
+def test_archives_that_wait_leave_threads_to_other_requests(
+    local: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/.well-known/agent-skills/bee-keeping.zip"
+    assert local.get(path).status_code == 200
+    released, make_archive = Event(), PublicSkills._make_archive
+
+    def make_slowly(*arguments: Any) -> bytes:
+        assert released.wait(60)
+        return make_archive(*arguments)
+
+    monkeypatch.setattr(PublicSkills, "_make_archive", make_slowly)
+    assert asyncio.run(ask_meanwhile(local.app, path, released.set)) == {200, 503}

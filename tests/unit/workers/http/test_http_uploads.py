@@ -88,23 +88,16 @@ def test_one_too_many_is_asked_to_come_again(client: httpx.AsyncClient) -> None:
     assert "retry-after" in second.headers
 
 
-def test_an_upload_that_is_sent_again_is_the_same_job_over_restarts(settings: Settings) -> None:
+def test_an_upload_that_is_sent_again_is_the_same_job_over_restarts(
+    backend: SimpleNamespace, client: httpx.AsyncClient, settings: Settings
+) -> None:
     packages = settings.home / "uploads" / "packages"
 
     def send(content: bytes, key: str, where: str = WHERE) -> httpx.Response:
-        """As a process that has just begun sees it."""
+        """With a journal that was just opened."""
         journal = SqliteJournal(settings.home / "journal.db")
-        backend: Any = SimpleNamespace(
-            settings=settings,
-            journal=journal,
-            skills=None,
-            graph=SimpleNamespace(list_sources=list),
-            accept=lambda event: journal.add_job(event, "event"),
-            check_capacity=lambda kind: None,
-            check_visible=lambda reader, source_id: None,
-        )
-        transport = httpx.ASGITransport(create_gateway(backend))
-        client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
+        backend.journal = journal
+        backend.accept = lambda event: journal.add_job(event, "event")
         headers = TEXT | {"Idempotency-Key": key}
         try:
             return asyncio.run(client.post(where, content=content, headers=headers))
@@ -165,3 +158,16 @@ def test_a_folder_that_cannot_be_used_is_not_named_to_remote_callers(
         return answer.status_code, str(staging) in answer.json()["detail"]
 
     assert (send(AccessRules(tokens)), send(None)) == ((503, False), (503, True))
+
+
+@pytest.mark.parametrize(("charset", "status"), [("UTF-8", 202), ("punycode", 415)])
+def test_a_form_is_in_utf_8(client: httpx.AsyncClient, charset: str, status: int) -> None:
+    """To decode punycode takes time that grows with the square of the text."""
+    form = (
+        b'--x\r\nContent-Disposition: form-data; name="note"\r\n\r\nnew-\r\n'
+        b'--x\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n# x\n'
+        b"\r\n--x--\r\n"
+    )
+    kind = {"Content-Type": f"multipart/form-data; boundary=x; charset={charset}"}
+    answer = asyncio.run(client.post(WHERE, content=form, headers=kind))
+    assert answer.status_code == status, answer.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,7 +11,7 @@ from graph.entry_filter import HasScripts
 from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import decode_cursor, encode_cursor
+from workers.http.cursors import PageQuery, decode_cursor, make_next_path
 from workers.http.routes.skills import HAS_SCRIPTS_FILTER, SkillEntry
 from workers.library.search.library_search import (
     MAX_FOUND,
@@ -22,11 +21,11 @@ from workers.library.search.library_search import (
 )
 from workers.library.skill_data import entry_data
 
+_PATH = "/v1/library"
 
-class LibraryQuery(BaseModel):
+
+class LibraryQuery(PageQuery):
     """Words and filters, all of which must match. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     q: str = Field(
         "",
@@ -46,7 +45,6 @@ class LibraryQuery(BaseModel):
         None, description="only skills whose sections have vectors, or only those without"
     )
     limit: int = Field(50, ge=1, le=200)
-    cursor: str = Field("", description="from `next` of the previous page")
 
     def filter_params(self) -> dict[str, str]:
         """Return the parameters that select skills, by name, if they are set."""
@@ -98,7 +96,7 @@ def library_routes(backend: StoreBackend) -> APIRouter:
     router = APIRouter(tags=["skills"])
     library = open_library(backend)
 
-    @router.get("/v1/library", response_model=LibraryResult)
+    @router.get(_PATH, response_model=LibraryResult)
     def search_library(
         caller: CurrentCaller, query: Annotated[LibraryQuery, Query()]
     ) -> dict[str, Any]:
@@ -119,8 +117,8 @@ def find_in_library(
     backend: StoreBackend, library: LibrarySearch, caller: Caller, query: LibraryQuery
 ) -> dict[str, Any]:
     """Return a page of the library as this caller may see it, with its facets."""
-    filter_params = urlencode(query.filter_params())
-    after = decode_cursor(query.cursor, filter_params)
+    filters = query.filter_params()
+    after = decode_cursor(query.cursor, _PATH, filters)
     page = library.find(
         query.to_filter(),
         after,
@@ -129,10 +127,7 @@ def find_in_library(
         include_withheld=caller.is_admin,
     )
     standings = backend.skills.get_policy().judge(page.entries)
-    next_path = None
-    if page.after:
-        place = {"limit": query.limit, "cursor": encode_cursor(page.after, filter_params)}
-        next_path = f"/v1/library?{urlencode(query.filter_params() | place)}"
+    following = make_next_path(_PATH, filters, query.limit, page.after) if page.after else None
     return {
         "total": page.total,
         "is_cut": page.is_cut,
@@ -141,5 +136,5 @@ def find_in_library(
             for one in page.entries
         ],
         "facets": {name: [one._asdict() for one in found] for name, found in page.facets.items()},
-        "next": next_path,
+        "next": following,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -82,16 +83,7 @@ class SettingsService:
             file=str(path),
             file_exists=path.exists(),
             problem=problem,
-            settings=[
-                SettingData(
-                    name=one.name,
-                    value=one.value,
-                    origin=one.origin,
-                    variable=one.variable,
-                    is_changed=one.is_changed,
-                )
-                for one in found
-            ],
+            settings=[SettingData(**asdict(one)) for one in found],
         )
 
     def list_checks(self) -> CheckList:

@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from workers.http.cursors import PageQuery
+
 
 class QualityModel(BaseModel):
     """Base class of the responses."""
@@ -182,10 +184,7 @@ class LabelledPromptList(QualityModel):
     next: str | None
 
 
-class PageQuery(BaseModel):
+class QualityPage(PageQuery):
     """A page. Other parameters are rejected."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     limit: int = Field(50, ge=1, le=500)
-    cursor: str = Field("", description="from `next` of the previous page")

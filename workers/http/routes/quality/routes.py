@@ -12,7 +12,7 @@ from workers.http.routes.quality.models import (
     EvaluationDetails,
     EvaluationList,
     LabelledPromptList,
-    PageQuery,
+    QualityPage,
 )
 from workers.http.routes.quality.service import QualityService
 from workers.http.tokens import TokenScope
@@ -33,7 +33,7 @@ def quality_routes(service: QualityService) -> APIRouter:
 
     @router.get("/v1/evaluations/{evaluation_id}")
     def show_evaluation(
-        evaluation_id: EvaluationId, caller: CurrentCaller, query: Annotated[PageQuery, Query()]
+        evaluation_id: EvaluationId, caller: CurrentCaller, query: Annotated[QualityPage, Query()]
     ) -> EvaluationDetails:
         """Show a run: its measures and curves, and its prompts with the
         skills found, worst first."""
@@ -59,7 +59,7 @@ def quality_routes(service: QualityService) -> APIRouter:
 
     @router.get("/v1/labelled-prompts")
     def list_labelled_prompts(
-        caller: CurrentCaller, query: Annotated[PageQuery, Query()]
+        caller: CurrentCaller, query: Annotated[QualityPage, Query()]
     ) -> LabelledPromptList:
         """List the tasks for which a person reported the right skills: your own, as an admin
         all; the newest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from starlette.exceptions import HTTPException
 
@@ -24,10 +24,9 @@ from workers.http.routes.quality.models import (
     LabelledPromptData,
     LabelledPromptList,
     MeasureChangeData,
-    MeasureData,
-    PageQuery,
     PromptChangeData,
     PromptData,
+    QualityPage,
     RecallPoint,
     ReliabilityData,
     SettingChange,
@@ -54,7 +53,7 @@ class QualityService:
         return EvaluationList(evaluations=[describe_summary(one) for one in found])
 
     def show_evaluation(
-        self, caller: Caller, evaluation_id: str, query: PageQuery
+        self, caller: Caller, evaluation_id: str, query: QualityPage
     ) -> EvaluationDetails:
         """Return a run with its curves and a page of its prompts, worst first; raises
         NotFoundError for an unknown id."""
@@ -89,16 +88,7 @@ class QualityService:
             after=describe_summary(after.summary),
             paired=found.paired,
             unpaired=found.unpaired,
-            measures=[
-                MeasureChangeData(
-                    name=one.name,
-                    before=one.before,
-                    after=one.after,
-                    change=MeasureData(**one.change._asdict()),
-                    is_significant=one.is_significant,
-                )
-                for one in found.measures
-            ],
+            measures=[MeasureChangeData.model_validate(one) for one in found.measures],
             better=_describe_changes(better),
             worse=_describe_changes(worse),
             better_count=len(found.better),
@@ -112,7 +102,7 @@ class QualityService:
         """Delete a run; raises NotFoundError for an unknown id."""
         self._backend.evaluation_store().remove(evaluation_id)
 
-    def list_labelled(self, caller: Caller, query: PageQuery) -> LabelledPromptList:
+    def list_labelled(self, caller: Caller, query: QualityPage) -> LabelledPromptList:
         """Return a page of the labelled prompts of a caller, of all for admins, newest first."""
         visible = self._backend.find_visible_sources(caller.reader)
         found = [one for one in self._labelled.get().read() if caller.can_see(one.owner)]
@@ -134,8 +124,7 @@ class QualityService:
 
 def describe_summary(summary: EvaluationSummary) -> EvaluationData:
     """Return a run as JSON data."""
-    measures = {name: one._asdict() for name, one in summary.measures.items()}
-    return EvaluationData(**asdict(summary) | {"measures": measures})
+    return EvaluationData.model_validate(summary)
 
 
 def _sees(caller: Caller, owner: str | None) -> bool:

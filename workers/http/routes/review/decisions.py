@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,7 +13,7 @@ from workers.audit.log import get_local_principal
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import decode_cursor, encode_cursor
+from workers.http.cursors import PageQuery, decode_cursor, make_next_path
 from workers.http.routes.revisions import RevisionComparison, Seq
 from workers.library.reasons import MAX_REASON_CHARACTERS
 from workers.library.review.decisions import ReviewDecision
@@ -23,6 +22,7 @@ from workers.library.revisions import describe_review
 
 _MAX_LINES = 2_000
 _MAX_ITEMS = 1_000
+_PATH = "/v1/review"
 
 Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARACTERS)]
 
@@ -92,10 +92,8 @@ class ReviewList(BaseModel):
     next: str | None
 
 
-class ReviewQuery(BaseModel):
+class ReviewQuery(PageQuery):
     """Filters and page of a list of reviews. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     state: ReviewState | None = None
     source: SourceId | None = None
@@ -107,7 +105,6 @@ class ReviewQuery(BaseModel):
         description="only skills with findings of this rule, waived or not",
     )
     limit: int = Field(_MAX_ITEMS, ge=1, le=_MAX_ITEMS)
-    cursor: str = Field("", description="from `next` of the previous page")
 
     def filter_params(self) -> dict[str, str]:
         """Return the parameters that select reviews, by name, if they are set."""
@@ -142,7 +139,7 @@ def review_routes(backend: StoreBackend) -> APIRouter:
     """Return the routes of reviews."""
     router = APIRouter(tags=["reviews"])
 
-    @router.get("/v1/review", response_model=ReviewList)
+    @router.get(_PATH, response_model=ReviewList)
     def list_reviews(query: Annotated[ReviewQuery, Query()]) -> dict[str, Any]:
         """List skills that are withheld for findings, and updates that wait, with decisions."""
         return list_review_page(backend, query)
@@ -152,7 +149,7 @@ def review_routes(backend: StoreBackend) -> APIRouter:
         """Show a skill under review: its findings, and the change of an update."""
         return describe_one_review(backend, skill_id, seq)
 
-    @router.post("/v1/review", response_model=Decision, status_code=201)
+    @router.post(_PATH, response_model=Decision, status_code=201)
     def decide(body: DecisionRequest, caller: CurrentCaller, request: Request) -> dict[str, Any]:
         """Release or confirm a withheld skill, approve or reject an update."""
         note_decision(request, body)
@@ -171,16 +168,12 @@ def review_routes(backend: StoreBackend) -> APIRouter:
 
 def list_review_page(backend: StoreBackend, query: ReviewQuery) -> dict[str, Any]:
     """Return a page of reviews; for admins only."""
-    filter_params = query.filter_params()
-    filters = urlencode(filter_params)
-    after = _parse_place(decode_cursor(query.cursor, filters))
+    filters = query.filter_params()
+    after = _parse_place(decode_cursor(query.cursor, _PATH, filters))
     page = backend.review_lister.find_page(query.to_filter(), after, query.limit)
     next_path = None
     if page.after is not None:
-        cursor = encode_cursor(" ".join(page.after), filters)
-        next_path = (
-            f"/v1/review?{urlencode(filter_params | {'limit': query.limit, 'cursor': cursor})}"
-        )
+        next_path = make_next_path(_PATH, filters, query.limit, " ".join(page.after))
     return {
         "reviews": [one.describe() for one in page.items],
         "truncated": next_path is not None,
