@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 Language = Literal["python", "javascript", "shell"]
-_NAMES: dict[Language, str] = {
+LANGUAGES: dict[Language, str] = {
     "python": "python python3 py pyw ipython",
     "javascript": "javascript js mjs cjs node nodejs typescript ts mts cts jsx tsx deno bun",
     "shell": "bash sh shell zsh console terminal ksh shell-session command",
 }
-_LANGUAGES = {name: language for language, names in _NAMES.items() for name in names.split()}
+_LANGUAGES = {name: language for language, names in LANGUAGES.items() for name in names.split()}
 """Name -> language, for names in fences, file endings and first lines of scripts."""
 PROGRAM_ENDINGS = tuple(f".{name}" for name, one in _LANGUAGES.items() if one != "shell")
 _FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}(?!.*`)|~{3,})\s*\{?\.?([\w+-]*)")
@@ -24,7 +24,7 @@ _COMMANDS = (
 )
 _MARK = r"\s*(?:(?:[-*+>$%]|\d{1,3}[.)]|RUN|(?:run|script|command):)\s+)*@?"
 """Marks of lists, quotes and prompts, and words before commands in build files."""
-_COMMAND = re.compile(rf"{_MARK}\(?(?:\w+=\S*\s+|{_COMMANDS.replace(' ', '|')}\s)")
+_COMMAND = re.compile(rf"{_MARK}\(?(?:\w+=\S*\s+|(?:{_COMMANDS.replace(' ', '|')})\s)")
 _LEAD = re.compile(_MARK)
 _SPAN = re.compile(r"`([^`\n]{8,4000})`|<code>([^<\n]{8,4000})</code>")
 _RUNS_OR_SENDS = ("curl", "wget", "nc ", "/dev/tcp", "scp", "rsync", "eval", "base64", "<(")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
-from skills.scanner.words import Concept, Places, Span, find_clues
+from skills.scanner.words import Concept, Places, Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,12 +27,10 @@ class TextRule:
     ordered: bool
     spoken: bool
 
-    def may_match(self, places: Places) -> bool:
-        """Return whether a text has a word of each idea; ideas without required words match any."""
-        return not any(map(places.words.isdisjoint, _list_clues(self)))
-
     def find(self, places: Places) -> Iterator[Span]:
         """Yield the ranges in which the ideas occur together; they do not overlap."""
+        if not places.has_each(self.ideas):
+            return
         first, *others = self.ideas
         last = 0
         for place in sorted({one for concept in first for one in places.of_concept(concept)}):
@@ -54,11 +51,6 @@ class TextRule:
                     if start >= last:
                         yield start, end
                         last = end
-
-
-@cache
-def _list_clues(rule: TextRule) -> list[frozenset[str]]:
-    return [*filter(None, map(find_clues, rule.ideas))]
 
 
 def make_rule(

@@ -14,9 +14,7 @@ from skills.filtered_pattern import FilteredPattern
 from skills.required_words import find_required_words, replace_white_space
 from skills.roles import cues
 from skills.roles.features import _CODE
-from skills.scanner.encoded_payloads import _RUN, _find_runs
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.scan import _TEXT_RULES
 from skills.scanner.text_rule import make_rule
 from skills.scanner.words import Concept, Places, Span, WordFinder
 
@@ -40,25 +38,6 @@ def test_words_are_those_of_every_match(regex: str, words: list[tuple[str, ...]]
 def test_white_space_is_what_patterns_take_for_it() -> None:
     text = "".join(map(chr, range(sys.maxunicode + 1)))
     assert replace_white_space(text) == re.sub(r"\s", " ", text)
-
-
-_IDEAS = dict.fromkeys(idea for rule in _TEXT_RULES for group in rule.ideas for idea in group)
-
-
-@pytest.mark.parametrize("ways", [idea.patterns for idea in _IDEAS if idea.patterns])
-def test_no_alternative_matches_without_its_words(ways: tuple[FilteredPattern, ...]) -> None:
-
-    @settings(max_examples=3, deadline=None, derandomize=True, database=None)
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        way = data.draw(st.sampled_from(ways))
-        text = data.draw(st.from_regex(way.pattern))
-        match = way.pattern.search(text)
-        assert match is not None
-        assert match.group()
-        assert way.may_match(replace_white_space(match.group()))
-
-    check()
 
 
 @pytest.mark.parametrize("regex", [r"don't use (?:it|them)", r"\bsee\s+also\b|相关的?技能", r"S|k"])
@@ -139,12 +118,3 @@ def test_words_have_boundaries_and_endings() -> None:
     assert [places.text[slice(*one)] for one in places.of_concept(exact)] == ["发"]
     found = [places.text[slice(*one)] for one in places.of_concept(open_ended)]
     assert found == ["sends", "sending", "sender"]
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.sampled_from(["a" * 23, "b" * 24, "C" * 4001, "=", " ", "/+", "="]), max_size=12)
-)
-def test_encoded_runs_are_those_of_the_pattern(pieces: list[str]) -> None:
-    text = "".join(pieces)
-    assert [run.span() for run in _find_runs(text)] == [run.span() for run in _RUN.finditer(text)]
