@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from skills.scanner.text_rule import TextRule, make_rule
+from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept
 
 
 def _make(rule: str, *patterns: str, spoken: bool = False) -> TextRule:
     """Make a rule from alternative patterns in verbose syntax, in which white space is ignored."""
-    return make_rule(rule, Concept("", *(f"(?x){one}" for one in patterns)), spoken=spoken)
+    return TextRule(rule, Concept("", *(f"(?x){one}" for one in patterns)), spoken=spoken)
 
 
 _END = r"(?= \s | $ | [;&|`)\"'] )"

@@ -15,7 +15,7 @@ from skills.required_words import find_required_words, replace_white_space
 from skills.roles import cues
 from skills.roles.features import _CODE
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.text_rule import make_rule
+from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, Span, WordFinder
 
 
@@ -97,7 +97,7 @@ def test_ideas_meet_in_a_sentence_or_its_neighbours_and_in_order() -> None:
     places = find_places(text, send, keys, rest, them)
 
     def meet(*ideas: Concept | tuple[Concept, ...], **options: Any) -> list[Span]:
-        return [*make_rule("id", *ideas, **options).find(places)]
+        return [*TextRule("id", *ideas, **options).find(places)]
 
     assert meet(keys, send) == []
     assert meet(keys, send, reach=1) == [(9, 19)]
