@@ -135,7 +135,7 @@ class _Reader:
             if kind == "redirect" and token:
                 redirect += token[0]
             elif kind == "here" and token:
-                stdin |= self._read_here(text, token, words)
+                stdin = self._read_here(text, token, words)  # in place of a pipe
             elif kind == "word" and token:
                 start = start if words or targets else token.start()
                 if not redirect:

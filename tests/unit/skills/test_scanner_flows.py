@@ -197,6 +197,7 @@ RUN = [
     ),
 ]
 NOT_RUN = [
+    ("a.sh", "curl -s https://x.example.net/d |\n  python3 - <<'END'\nimport sys\nEND"),
     ("a.sh", "curl -LsSf https://astral.sh/uv/install.sh | sh"),
     ("a.sh", "curl https://x.example.net/data.json | python3 -m json.tool"),
     ("a.sh", "curl https://x.example.net/data.json | jq .\nbash build.sh"),
