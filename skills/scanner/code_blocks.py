@@ -24,7 +24,7 @@ _COMMANDS = (
 )
 _MARK = r"\s*(?:(?:[-*+>$%]|\d{1,3}[.)]|RUN|(?:run|script|command):)\s+)*@?"
 """Marks of lists, quotes and prompts, and words before commands in build files."""
-_COMMAND = re.compile(rf"{_MARK}\(?(?:\w+=\S*\s+|(?:{_COMMANDS.replace(' ', '|')})\s)")
+_COMMAND = re.compile(rf"{_MARK}\(?(?:\w+=\S*(?:\s|$)|(?:{_COMMANDS.replace(' ', '|')})\s)")
 _LEAD = re.compile(_MARK)
 _SPAN = re.compile(r"`([^`\n]{8,4000})`|<code>([^<\n]{8,4000})</code>")
 _RUNS_OR_SENDS = ("curl", "wget", "nc ", "/dev/tcp", "scp", "rsync", "eval", "base64", "<(")
@@ -123,9 +123,9 @@ def _find_commands(lines: Sequence[str], start: int, end: int) -> Iterator[Code]
         while lines[after - 1].endswith("\\") and after < end:
             after += 1
         line = "\n".join(lines[start:after])
+        if _COMMAND.match(line):
+            yield Code("shell", _LEAD.sub("", line, count=1), start + 1)
         if any(word in line for word in _RUNS_OR_SENDS):
-            if _COMMAND.match(line):
-                yield Code("shell", _LEAD.sub("", line, count=1), start + 1)
             for span in _SPAN.finditer(line):
                 yield Code("shell", span[1] or span[2], start + 1)
         start = after
