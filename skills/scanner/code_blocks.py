@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -48,17 +48,20 @@ class Code(NamedTuple):
     module: str = ""
 
 
-class LineCounter:
-    """Finds the lines of offsets that do not decrease; each character is read once."""
+class Lines:
+    """Finds the lines of offsets in code. first_line: its first line in the file."""
 
-    def __init__(self, text: str, first_line: int) -> None:
-        self._text, self._line, self._offset = text, first_line, 0
+    def __init__(self, code: str, first_line: int) -> None:
+        self._starts = [0, *(end.end() for end in re.finditer("\n", code))]
+        self._first = first_line
 
     def find(self, offset: int) -> int:
-        """Return the line of an offset."""
-        self._line += self._text.count("\n", self._offset, offset)
-        self._offset = max(self._offset, offset)
-        return self._line
+        """Return the line of an offset, in the file."""
+        return bisect_right(self._starts, offset) - 1 + self._first
+
+    def find_column(self, offset: int) -> int:
+        """Return the characters before an offset in its line."""
+        return offset - self._starts[bisect_right(self._starts, offset) - 1]
 
 
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
@@ -77,7 +80,7 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
 
 def _find_json_commands(text: str, first_line: int) -> Iterator[Code]:
     """Yield commands in JSON, such as scripts of npm and hooks of agents."""
-    lines = LineCounter(text, first_line)
+    lines = Lines(text, first_line)
     for found in _JSON_TEXT.finditer(text):
         if any(word in found[1] for word in _RUNS_OR_SENDS):
             command = found[1].replace('\\"', '"').replace("\\n", "\n")
@@ -140,7 +143,7 @@ def _with_embedded(code: Code) -> Iterator[Code]:
     for end in _EMBEDDED_END.finditer(code.text):
         ends.setdefault(end[1] or end[2], []).append(end.start())
     for pattern in _EMBEDDED:
-        at, lines = 0, LineCounter(code.text, code.first_line)
+        at, lines = 0, Lines(code.text, code.first_line)
         while found := pattern.search(code.text, at):
             at, places = found.end(), ends.get(found[2], [])
             start = at if found[2] in "'\"" else code.text.find("\n", at)

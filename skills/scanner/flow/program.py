@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
 
-from skills.scanner.code_blocks import Code
+from skills.scanner.code_blocks import Code, Lines
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import meanings
 from skills.scanner.flow.labels import NONE, Labels, Store, below, join, list_files, pick, read
@@ -56,14 +54,10 @@ class ProgramReader:
         """Record the assignments and uses of all programs."""
         for program in self._programs:
             text = textwrap.dedent(program.text)
-            self._starts = [*accumulate((len(one) + 1 for one in text.split("\n")), initial=0)]
-            self._first = program.first_line
+            self._rows = Lines(text, program.first_line)
             for root in split_tokens(text, self._language):
-                self._names.scopes[:] = [f"{self._first}:"]
+                self._names.scopes[:] = [f"{program.first_line}:"]
                 self._lines(root)
-
-    def _line(self, token: Token) -> int:
-        return bisect_right(self._starts, token.start) - 1 + self._first
 
     def _lines(self, tokens: list[Token]) -> None:
         """Read statements; the body of a Python function is the lines that are indented more."""
@@ -71,7 +65,7 @@ class ProgramReader:
         outer, indents = len(scopes), [-1]
         for statement in split_at(tokens, "\n", ";"):
             first = statement[0]
-            indent = first.start - self._starts[bisect_right(self._starts, first.start) - 1]
+            indent = self._rows.find_column(first.start)
             while len(indents) > 1 and indent <= indents[-1]:
                 indents.pop()
                 scopes.pop()
@@ -245,7 +239,7 @@ class ProgramReader:
     def _text(self, token: Token) -> Labels:
         text = get_content(token)
         if PIPED.search(text):
-            read_shell(self._store, text.replace("\\n", "\n"), self._line(token))
+            read_shell(self._store, text.replace("\\n", "\n"), self._rows.find(token.start))
         labels = meanings.label_path(text) | self._store.get(f"path:{text[:200]}")
         values = find_placeholders(token, self._language)
         return labels.union(*(self._expression(inner) for _, inner in values))
@@ -283,7 +277,7 @@ class ProgramReader:
     def _read_call(self, name: str, held: Labels, bracket: Token) -> Labels:
         owner, full = name.rpartition(".")[0], self._names.get_full(name)
         last = full.rpartition(".")[2]
-        line = self._line(bracket)
+        line = self._rows.find(bracket.start)
         parts = split_at([one for one in bracket.inner if one.kind != "line"], ",")
         pairs = [self._pair(part) for part in parts]
         sent = self._store.shorten(join(*(labels for _, labels in pairs)))

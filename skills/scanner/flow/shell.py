@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain, takewhile
 
-from skills.scanner.code_blocks import LineCounter
+from skills.scanner.code_blocks import Lines
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import meanings
 from skills.scanner.flow.labels import NONE, Labels, Store, join, pick, read
@@ -117,7 +117,7 @@ class _Reader:
 
         self._functions.update(_FUNCTION.findall(text))
         for _ in range(_MAX_DEPTH):
-            lines = LineCounter(text, line)
+            lines = Lines(text, line)
             text, count = _INNER.subn(inner, text)
             if not count:
                 break
@@ -125,7 +125,7 @@ class _Reader:
 
     def _commands(self, text: str, line: int) -> Labels:
         """Read commands that contain no other commands."""
-        stdin, start, lines = NONE, 0, LineCounter(text, line)
+        stdin, start, lines = NONE, 0, Lines(text, line)
         outputs: list[set[str]] = [set()]  # of the whole, and of the open groups
         words: list[str] = []
         targets: list[tuple[str, str]] = []
