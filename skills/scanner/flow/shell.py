@@ -148,7 +148,7 @@ class _Reader:
             elif kind in ("pipe", "end"):
                 self._line = at = lines.find(start)
                 first = words[0] if words else ""
-                value = self._command(words, stdin, at) if words else stdin
+                value = self._store.shorten(self._command(words, stdin, at) if words else stdin)
                 if first in _OPENING:
                     outputs.append(set())
                 elif first in _CLOSING:
@@ -159,7 +159,7 @@ class _Reader:
                         self._function = ""
                 for number, target in targets:
                     self._write(number, target, value, at)
-                stdin = self._store.shorten(value) if kind == "pipe" else NONE
+                stdin = value if kind == "pipe" else NONE
                 outputs[-1] |= value if kind == "end" else NONE
                 words, targets, redirect = [], [], ""
         return join(*outputs)

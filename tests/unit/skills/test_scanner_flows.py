@@ -369,6 +369,13 @@ def test_install_scripts_and_lists_of_packages_are_read() -> None:
     assert found("requirements-dev.txt", index) == {"foreign-package"}
 
 
+def test_many_values_to_many_sinks_take_seconds_of_processor_time_at_most() -> None:
+    values, sinks = "".join(f"$a{n} " for n in range(10_000)), ">/dev/tcp/a " * 10_000
+    begin = time.thread_time()
+    assert not scan_lines([f"echo ~/.ssh; {values}{sinks}"], 1, "a.sh")
+    assert time.thread_time() - begin < 20
+
+
 def test_many_labels_and_operations_cost_little() -> None:
     store, labels = Store(), Store().get("a")
     for number in range(200_000):
