@@ -351,10 +351,10 @@ def test_reasons_are_short_and_printable() -> None:
 )
 def test_time_is_linear_in_hostile_input(piece: str) -> None:
     """Seconds at most of processor time, where quadratic time would take minutes."""
-    text = piece * (200_000 // len(piece))
+    text = piece * (100_000 // len(piece))
     start = time.thread_time()
     scan_lines([text], 1)
-    assert time.thread_time() - start < 30
+    assert time.thread_time() - start < 15
 
 
 @pytest.mark.parametrize(
