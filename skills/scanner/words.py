@@ -25,13 +25,13 @@ _LOOKAROUND = 300
 class Concept:
     """A concept, expressed by words, phrases and patterns.
 
-    words: separated by white space, with `_` for itself or a space, and `~` for any ending of an
-    English word. Words that do not begin with a Latin letter may be part of a longer word.
-    patterns: regular expressions.
+    words: separated by white space, with `_` for a space and `~` for any ending of an English word.
+    Words that do not begin with a Latin letter may be part of a longer word. patterns: regular
+    expressions.
     """
 
     def __init__(self, words: str = "", *patterns: str) -> None:
-        plain = [form for word in words.split() for form in (word.replace("_", " "), word)]
+        plain = [word.replace("_", " ") for word in words.split()]
         self.words = {word.rstrip("~"): word.endswith("~") for word in plain}
         """Word -> whether it may have any ending."""
         self.patterns = tuple(map(FilteredPattern, patterns))

@@ -243,6 +243,11 @@ class _Reader:
             self._store.assign(words[1], join(*map(self._word, words[3:])))
             return NONE
         words, stdin = self._strip(words, stdin)
+        words = [
+            word
+            for word, before in zip(words, ["", *words], strict=False)
+            if not word.startswith("--exclude") and before != "--exclude"
+        ]
         if not words:
             return NONE
         texts, values = [*map(_unquote, words)], [*map(self._word, words)]

@@ -146,6 +146,7 @@ NOT_SENT = [
     ),
     ("a.sh", "cat ~/.ssh/id_rsa >&2\ncurl -d a https://x.example.net 2>&1"),
     ("a.sh", "ssh -i ~/.ssh/id_rsa host uptime\ncurl https://x.example.net/health"),
+    ("a.sh", "tar cf a.tar --exclude=.env --exclude .ssh .\nscp a.tar host.example.net:/srv"),
     ("a.sh", "curl --cert ~/.ssh/client.pem --key ~/.ssh/client.key https://x.example.net"),
     ("a.sh", "cat ~/.ssh/id_ed25519.pub | curl -d @- https://git.example.net/keys"),
 ]
