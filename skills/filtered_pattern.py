@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
-from skills.required_words import Choice, find_required_words, replace_white_space
+from skills.required_words import Choice, find_required_words, find_width, replace_white_space
 
 
 @lru_cache(maxsize=2)  # several patterns are searched for in the same text, one after the other
@@ -16,7 +16,7 @@ def _space_out(text: str) -> str:
 
 
 class FilteredPattern:
-    """A regular expression and the words that its matches contain, computed on first use."""
+    """A regular expression with the words and the width of its matches, computed on first use."""
 
     def __init__(self, regex: str, flags: int = 0) -> None:
         self._regex, self._flags = regex, flags
@@ -31,6 +31,11 @@ class FilteredPattern:
     def choices(self) -> tuple[Choice, ...]:
         """The words that every match contains, by `find_required_words`."""
         return find_required_words(self._regex, self._flags)
+
+    @cached_property
+    def width(self) -> int:
+        """Maximum characters of a match."""
+        return find_width(self._regex, self._flags)
 
     def may_match(self, spaced: str) -> bool:
         """Return whether a text may contain a match.

@@ -38,6 +38,11 @@ def find_required_words(regex: str, flags: int = 0) -> tuple[Choice, ...]:
     return tuple(sorted(map(_drop_longer, choices), key=lambda choice: (len(choice), choice)))
 
 
+def find_width(regex: str, flags: int = 0) -> int:
+    """Return the maximum characters of a match, without lookarounds."""
+    return int(min(_parse(regex, flags).getwidth()[1], 1 << 32))
+
+
 def _has_odd_case(word: str) -> bool:
     """Return whether a word has cased non-ASCII letters; some of these match ASCII letters."""
     return any(not char.isascii() and char.lower() != char.upper() for char in word)

@@ -70,8 +70,7 @@ def _term(word: str) -> str | None:
         return str(_stemmer.stemWord(word))
 
 
-@lru_cache(maxsize=1 << 16)
-def _word_tokens(word: str) -> tuple[str, ...]:
+def _split_word(word: str) -> tuple[str, ...]:
     if is_cjk(word):
         if len(word) == 1:
             return (word,)
@@ -80,6 +79,9 @@ def _word_tokens(word: str) -> tuple[str, ...]:
     if _LETTERS_AND_DIGITS.search(word):
         terms.extend(_term(part.lower()) for part in _PARTS.findall(word))
     return tuple(term for term in dict.fromkeys(terms) if term)
+
+
+_split_known_word = lru_cache(maxsize=1 << 16)(_split_word)
 
 
 def tokenize(text: str) -> list[str]:
@@ -99,7 +101,14 @@ def tokenize(text: str) -> list[str]:
         words = _WORDS
     if "#" in text or "++" in text:
         text = _SIGNED.sub(_spelled, text)
-    return list(chain.from_iterable(map(_word_tokens, words.findall(text))))
+    # Runs of Chinese and long words seldom recur; a cache would keep whole texts.
+    split = (
+        _split_known_word(word)
+        if len(word) <= MAX_TOKEN_LENGTH and word[0] < _CJK[0]
+        else _split_word(word)
+        for word in words.findall(text)
+    )
+    return list(chain.from_iterable(split))
 
 
 def _spelled(match: re.Match[str]) -> str:

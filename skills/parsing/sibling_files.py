@@ -39,13 +39,12 @@ _CODE_ENDS = word_set(
 )
 _TEXT_ENDS = word_set(".md .mdx .txt .rst")
 _BUILD_FILES = word_set(
-    "makefile dockerfile justfile package.json pyproject.toml requirements.txt setup.cfg mcp.json "
+    "package.json pyproject.toml requirements.txt setup.cfg mcp.json "
     ".mcp.json hooks.json settings.json"
 )
 _LINE_END = re.compile(r"\r?\n|[\r\u2028\u2029]")
 """Ends of lines, and thus of comments, in Python and JavaScript."""
 _TEXT_RANK = 2
-_PROGRAM_FOLDERS = frozenset({"scripts", "bin", "hooks"})
 
 
 def select_files(files: Sequence[SiblingFile]) -> list[SiblingFile]:
@@ -79,8 +78,8 @@ def _rank(path: str, is_script: bool) -> int | None:
     name = PurePosixPath(path.lower())
     if is_script:
         return 0
-    in_programs = not name.suffix and not _PROGRAM_FOLDERS.isdisjoint(name.parts[:-1])
-    if name.suffix in _CODE_ENDS or name.name in _BUILD_FILES or in_programs:
+    may_be_script = not name.suffix and name.name != ".ds_store"
+    if name.suffix in _CODE_ENDS or name.name in _BUILD_FILES or may_be_script:
         return 1
     return _TEXT_RANK if name.suffix in _TEXT_ENDS else None
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 Language = Literal["python", "javascript", "shell"]
-_NAMES: dict[Language, str] = {
+LANGUAGES: dict[Language, str] = {
     "python": "python python3 py pyw ipython",
     "javascript": "javascript js mjs cjs node nodejs typescript ts mts cts jsx tsx deno bun",
     "shell": "bash sh shell zsh console terminal ksh shell-session command",
 }
-_LANGUAGES = {name: language for language, names in _NAMES.items() for name in names.split()}
+_LANGUAGES = {name: language for language, names in LANGUAGES.items() for name in names.split()}
 """Name -> language, for names in fences, file endings and first lines of scripts."""
 PROGRAM_ENDINGS = tuple(f".{name}" for name, one in _LANGUAGES.items() if one != "shell")
 _FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}(?!.*`)|~{3,})\s*\{?\.?([\w+-]*)")
@@ -24,7 +24,7 @@ _COMMANDS = (
 )
 _MARK = r"\s*(?:(?:[-*+>$%]|\d{1,3}[.)]|RUN|(?:run|script|command):)\s+)*@?"
 """Marks of lists, quotes and prompts, and words before commands in build files."""
-_COMMAND = re.compile(rf"{_MARK}\(?(?:\w+=\S*\s+|{_COMMANDS.replace(' ', '|')}\s)")
+_COMMAND = re.compile(rf"{_MARK}\(?(?:\w+=\S*(?:\s|$)|(?:{_COMMANDS.replace(' ', '|')})\s)")
 _LEAD = re.compile(_MARK)
 _SPAN = re.compile(r"`([^`\n]{8,4000})`|<code>([^<\n]{8,4000})</code>")
 _RUNS_OR_SENDS = ("curl", "wget", "nc ", "/dev/tcp", "scp", "rsync", "eval", "base64", "<(")
@@ -48,17 +48,20 @@ class Code(NamedTuple):
     module: str = ""
 
 
-class LineCounter:
-    """Finds the lines of offsets that do not decrease; each character is read once."""
+class Lines:
+    """Finds the lines of offsets in code. first_line: its first line in the file."""
 
-    def __init__(self, text: str, first_line: int) -> None:
-        self._text, self._line, self._offset = text, first_line, 0
+    def __init__(self, code: str, first_line: int) -> None:
+        self._starts = [0, *(end.end() for end in re.finditer("\n", code))]
+        self._first = first_line
 
     def find(self, offset: int) -> int:
-        """Return the line of an offset."""
-        self._line += self._text.count("\n", self._offset, offset)
-        self._offset = max(self._offset, offset)
-        return self._line
+        """Return the line of an offset, in the file."""
+        return bisect_right(self._starts, offset) - 1 + self._first
+
+    def find_column(self, offset: int) -> int:
+        """Return the characters before an offset in its line."""
+        return offset - self._starts[bisect_right(self._starts, offset) - 1]
 
 
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
@@ -77,7 +80,7 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
 
 def _find_json_commands(text: str, first_line: int) -> Iterator[Code]:
     """Yield commands in JSON, such as scripts of npm and hooks of agents."""
-    lines = LineCounter(text, first_line)
+    lines = Lines(text, first_line)
     for found in _JSON_TEXT.finditer(text):
         if any(word in found[1] for word in _RUNS_OR_SENDS):
             command = found[1].replace('\\"', '"').replace("\\n", "\n")
@@ -123,9 +126,9 @@ def _find_commands(lines: Sequence[str], start: int, end: int) -> Iterator[Code]
         while lines[after - 1].endswith("\\") and after < end:
             after += 1
         line = "\n".join(lines[start:after])
+        if _COMMAND.match(line):
+            yield Code("shell", _LEAD.sub("", line, count=1), start + 1)
         if any(word in line for word in _RUNS_OR_SENDS):
-            if _COMMAND.match(line):
-                yield Code("shell", _LEAD.sub("", line, count=1), start + 1)
             for span in _SPAN.finditer(line):
                 yield Code("shell", span[1] or span[2], start + 1)
         start = after
@@ -140,7 +143,7 @@ def _with_embedded(code: Code) -> Iterator[Code]:
     for end in _EMBEDDED_END.finditer(code.text):
         ends.setdefault(end[1] or end[2], []).append(end.start())
     for pattern in _EMBEDDED:
-        at, lines = 0, LineCounter(code.text, code.first_line)
+        at, lines = 0, Lines(code.text, code.first_line)
         while found := pattern.search(code.text, at):
             at, places = found.end(), ends.get(found[2], [])
             start = at if found[2] in "'\"" else code.text.find("\n", at)

@@ -8,8 +8,13 @@ import codecs
 import re
 from collections.abc import Iterator
 
-_RUN = re.compile(r"[A-Za-z0-9+/]{24,4000}={0,2}")
-_SHORT_RUNS = re.compile(r"(?:[A-Za-z0-9+/]{0,23}+(?:[^A-Za-z0-9+/]++|\Z))*+")
+_CODE = "[A-Za-z0-9+/]"
+_LINES = re.compile(
+    rf"(?<!{_CODE}){_CODE}{{24,}}+(?:\s{{1,20}}{_CODE}{{24,}}+)*+"
+    rf"(?:\s{{1,20}}{_CODE}{{1,23}}+(?![^\s=]))?={{0,2}}"
+)
+"""Encoded text in one or more lines, of which the last may be shorter, or be another word."""
+_PART = re.compile(rf"{_CODE}{{24,}}={{0,2}}")
 _HEX = re.compile(r"(?:0x)?((?:[0-9a-fA-F]{2}){16,})")
 _ROT13 = re.compile(r"\brot[-_ ]?13\b", re.IGNORECASE)
 _MAX_LEVELS = 3
@@ -27,33 +32,29 @@ def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
     rotated = _ROT13.search(text) if "13" in text and "rot" in text.lower() else None
     if rotated:
         yield rotated.start(), codecs.decode(text, "rot13")
-    for match in _find_runs(text):
-        found = [*_decode(match.group())]
+    for match in _LINES.finditer(text):
+        found = [*_decode(match[0])]
         for _ in range(_MAX_LEVELS):
             yield from ((match.start(), decoded) for decoded in found)
             found = [
-                inner for one in found for run in _find_runs(one) for inner in _decode(run.group())
+                inner for one in found for run in _LINES.findall(one) for inner in _decode(run)
             ]
 
 
 def _decode(run: str) -> Iterator[str]:
-    """Yield the text that a run encodes, or its parts that a path separates."""
-    as_hex = _HEX.fullmatch(run)
-    decoded = _as_text(bytes.fromhex(as_hex[1])) if as_hex else ""
-    decoded = decoded or _as_text(_from_base64(run))
+    """Yield the text that a run encodes, or its lines or parts that a path separates."""
+    lines = run.split()
+    decoded = _decode_line("".join(lines)) or _decode_line("".join(lines[:-1]))
     if decoded:
         yield decoded
-    elif "/" in run:
-        parts = (part for part in run.split("/") if _RUN.fullmatch(part))
-        yield from filter(None, (_as_text(_from_base64(part)) for part in parts))
+    elif len(lines) > 1 or "/" in run:
+        parts = (part for part in re.split(r"[\s/]+", run) if _PART.fullmatch(part))
+        yield from filter(None, map(_decode_line, parts))
 
 
-def _find_runs(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of _RUN; one pattern skips all short runs, such as words, for speed."""
-    end = 0
-    while (short := _SHORT_RUNS.match(text, end)) and (run := _RUN.match(text, short.end())):
-        yield run
-        end = run.end()
+def _decode_line(line: str) -> str:
+    as_hex = _HEX.fullmatch(line)
+    return (as_hex and _as_text(bytes.fromhex(as_hex[1]))) or _as_text(_from_base64(line))
 
 
 def _from_base64(run: str) -> bytes:

@@ -16,8 +16,13 @@ _OTHER = (
 """Further characters that Unicode calls ignorable."""
 _INVISIBLE = re.compile(f"[{_TAGS}{_BIDI}{_ZERO_WIDTH}{_SELECTORS}{_OTHER}]+")
 _HOMOGLYPHS = "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅ"
-_HOMOGLYPH = re.compile(f"[{_HOMOGLYPHS}]")
-_TO_LATIN = str.maketrans(_HOMOGLYPHS, "aeopcyxijshdqwABEKMHOPCTXIJS")
+_OTHER_HOMOGLYPHS = "αγιορτυχωΑΒΕΖΗΙΚΜΝΟΡΤΥΧıɑɡ"
+"""Greek and other letters that are legitimate within a Latin word, as in formulas."""
+_HOMOGLYPH = re.compile(f"[{_HOMOGLYPHS}{_OTHER_HOMOGLYPHS}]")
+_TO_LATIN = str.maketrans(
+    _HOMOGLYPHS + _OTHER_HOMOGLYPHS, "aeopcyxijshdqwABEKMHOPCTXIJSayioptuxwABEZHIKMNOPTYXiga"
+)
+_WORD = re.compile(rf"[a-zA-Z{_HOMOGLYPHS}{_OTHER_HOMOGLYPHS}]+")
 _MIXED_WORD = re.compile(
     rf"\b(?=[a-zA-Z{_HOMOGLYPHS}]*[{_HOMOGLYPHS}])(?=[{_HOMOGLYPHS}]*[a-zA-Z])"
     rf"[a-zA-Z{_HOMOGLYPHS}]{{3,60}}\b"
@@ -45,7 +50,12 @@ def fold_homoglyphs(text: str) -> str:
     """Replace homoglyphs by Latin letters in words that mix alphabets."""
     if not _HOMOGLYPH.search(text):
         return text
-    return _MIXED_WORD.sub(lambda word: word[0].translate(_TO_LATIN), text)
+    return _WORD.sub(_fold, text)
+
+
+def _fold(word: re.Match[str]) -> str:
+    is_mixed = any(map(str.isascii, word[0]))
+    return word[0].translate(_TO_LATIN) if is_mixed else word[0]
 
 
 def strip_invisible(text: str) -> str:

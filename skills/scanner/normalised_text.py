@@ -21,7 +21,10 @@ _OWN_LINE = re.compile(
     r"\s*(?:$|[-*+](?:\s|$)|[|><]|[-*_]{3}|#{1,6}\s|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)"
 )
 _QUOTE = re.compile(r"\s{0,3}>\s?")
-_REFERENCE = re.compile(r"&#(?:x[0-9a-fA-F]{1,6}|\d{1,7});")
+_REFERENCE = re.compile(r"&(?:#[xX][0-9a-fA-F]{1,6}|#\d{1,7}|[a-zA-Z][a-zA-Z0-9]{1,31});")
+_EMPHASIS = re.compile(r"\*(?<=[^\W\d_]\*)\*{0,2}(?=[^\W\d_])")
+"""Marks of emphasis inside a word."""
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
 """Text before a quoted argument, as in `sh -c "…"`; such quotes are not a quotation."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
@@ -64,31 +67,30 @@ class NormalisedText:
 
     def __init__(self, lines: Sequence[str], body_line: int, *, is_code: bool = False) -> None:
         """is_code: whether the file is a script, whose lines do not form paragraphs."""
-        whole, plain = "\n".join(lines), list(lines)
+        whole = "\n".join(lines)
+        if not is_code:
+            whole = _EMPHASIS.sub("", _REFERENCE.sub(_resolve, whole))
         if not whole.isascii():
-            odd = (line for line in lines if not line.isascii())
-            shown = iter(_replace_characters("\n".join(odd)).split("\n"))
-            plain = [line if line.isascii() else next(shown) for line in lines]
-            whole = "\n".join(plain)
+            shown = (
+                line if line.isascii() else _replace_characters(line) for line in whole.split("\n")
+            )
+            whole = "\n".join(shown)
+        if not is_code and _MAYBE_SPELT_OUT.search(whole):
+            whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
+        # White space other than spaces is not printable.
+        plain = [
+            line if line.isprintable() and "  " not in line.lstrip() else _SPACES.sub(" ", line)
+            for line in whole.split("\n")
+        ]
         self.is_code = is_code
         self.fenced = [is_code] * len(plain)
         """For each line, whether it is in a fenced block; the fences are included."""
         if not is_code:
-            if _MAYBE_SPELT_OUT.search(whole):
-                whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
-                plain = whole.split("\n")
-            # White space other than spaces is not printable.
-            plain = [
-                line if line.isprintable() and "  " not in line.lstrip() else _SPACES.sub(" ", line)
-                for line in plain
-            ]
-            if "&#" in whole:
-                plain = [_REFERENCE.sub(_resolve, line) for line in plain]
             if "\n>" in whole:
                 plain = [*_strip_quotes(plain)]
             if "```" in whole or "~~~" in whole:
                 self.fenced = find_fenced_lines(lines, body_line)
-            whole = "".join(_join_lines(plain, self.fenced, body_line))
+        whole = "".join(_join_lines(plain, self.fenced, body_line))
         self.display = whole.replace("\\\n", "  ")
         # U+0130 is the only character that grows when lowered.
         self.folded = self.display.replace("\u0130", "I").lower()
@@ -166,14 +168,14 @@ class NormalisedText:
 
 
 def _replace_characters(text: str) -> str:
-    shown = normalize("NFKC", strip_invisible(text))
-    return fold_homoglyphs(shown).replace("’", "'")
+    bare = _ACCENTS.sub("", normalize("NFKD", strip_invisible(text)))
+    return fold_homoglyphs(normalize("NFKC", bare)).replace("’", "'")
 
 
 def _resolve(reference: re.Match[str]) -> str:
-    """Return the character of a reference, a space for one that is not printable."""
-    character = html.unescape(reference[0])
-    return character if character.isprintable() else " "
+    """Return the characters of a reference, a space for white space."""
+    shown = html.unescape(reference[0])
+    return " " if shown.isspace() else shown
 
 
 def _strip_quotes(lines: Sequence[str]) -> Iterator[str]:

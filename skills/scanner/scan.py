@@ -10,14 +10,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
-from skills.required_words import replace_white_space
-from skills.scanner.code_blocks import PROGRAM_ENDINGS, Code, find_blocks, find_script
+from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
-from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
+from skills.scanner.flow.harm import FLOW_IDEAS, find_flows, may_have_flows, may_send_secrets
 from skills.scanner.flow.meanings import is_known_installer
 from skills.scanner.hidden_characters import find_hidden_characters
 from skills.scanner.indicators import find_indicators, indicator_texts
@@ -29,7 +28,7 @@ from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_li
 from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 12
+SCANNER_VERSION = 13
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -40,7 +39,9 @@ There is no lower limit for a rule: a waiver of a rule must not cover findings t
 MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
+_ESCAPE = re.compile(r"\\(?:x|u00)([2-7][0-9a-fA-F])")
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
+# A shell ignores these within a word.
 _IGNORED = re.compile(r"(?<=[a-z])(?:''|\"\"|\\(?![nt]))(?=[a-z])")
 _TEXT_RULES = COMMAND_RULES + ORDER_RULES
 
@@ -59,6 +60,7 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
     frontmatter is scanned too, since prompts contain its description first. Time is linear in the
     text. Reasons have no control characters and limited length.
     """
+    lines = [*map(_resolve_escapes, lines)]
     findings = {_to_finding(one, path) for one in _find_all(lines, body_line, path)}
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
@@ -67,22 +69,25 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
 def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
     """Yield findings about flows from one script of a skill to another. contents: path -> lines."""
     programs = {
-        path: lines for path, lines in contents.items() if path.lower().endswith(PROGRAM_ENDINGS)
+        path: [*map(_resolve_escapes, lines)]
+        for path, lines in contents.items()
+        if path.lower().endswith(PROGRAM_ENDINGS)
     }
-    whole = replace_white_space("\n".join(map("\n".join, programs.values())).lower())
-    if len(programs) < 2 or not _secret_files().find(whole):
+    if len(programs) < 2:
         return
-    places = [(path, number) for path, lines in programs.items() for number in range(len(lines))]
+    text = NormalisedText([*chain(*programs.values())], 1, is_code=True)
+    if not may_send_secrets(_find_places(text)):
+        return
+    origins = [(path, number) for path, lines in programs.items() for number in range(len(lines))]
     codes, start = [], 0
     for path, lines in programs.items():
         found = find_script(path, lines)
         codes += [code._replace(first_line=code.first_line + start) for code in found]
         start += len(lines)
     modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
-    imports = re.search(rf"(?:import|from|require\()[\w ,.'\"/@-]{{0,80}}?\b(?:{modules})\b", whole)
-    words = _words(indicator_texts(), is_code=True).find(whole)
-    for line, rule in find_flows(codes) if imports and may_have_flows(words.keys()) else ():
-        path, number = places[line - 1]
+    names = rf"(?:import|from|require\()[\w ,.'\"/@-]{{0,80}}?\b(?:{modules})\b"
+    for line, rule in find_flows(codes) if re.search(names, text.spaced) else ():
+        path, number = origins[line - 1]
         yield make_finding(rule, number + 1, path, contents[path][number].strip())
 
 
@@ -126,6 +131,16 @@ def escape_excerpt(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 
 
+def _resolve_escapes(line: str) -> str:
+    """Replace escapes of letters and the like, which programs and JSON may have in strings."""
+    return _ESCAPE.sub(_resolve_escape, line) if "\\" in line else line
+
+
+def _resolve_escape(escape: re.Match[str]) -> str:
+    character = chr(int(escape[1], 16))
+    return character if character.isalnum() or character in " ./:-_~" else escape[0]
+
+
 def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Found]:
     codes = tuple(find_script(path, lines)) if path else ()
     is_script = bool(codes) and not path.lower().endswith(".json")
@@ -138,12 +153,9 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
         yield _weigh(text, *package, speech=False)
     for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    languages = may_have_flows(places.words)
-    if "shell" not in languages and all(code.language == "shell" for code in codes):
-        languages |= may_have_flows(places.words | _find_split_words(text))
-    if languages:
-        codes = codes or tuple(find_blocks(lines, text.fenced))
-        for line, name in find_flows([code for code in codes if code.language in languages]):
+    is_shell = all(code.language == "shell" for code in codes)
+    if may_have_flows(places) or (is_shell and _IGNORED.search(text.spaced)):
+        for line, name in find_flows(codes or tuple(find_blocks(lines, text.fenced))):
             line = min(line, len(lines))
             start = text.offset_of(line)
             if not text.in_code(start):  # the text that introduces a code span may negate it
@@ -161,7 +173,7 @@ def _find_in_words(
 ) -> Iterator[_Found]:
     for rule in _list_text_rules(text.is_code):
         spoken = _is_spoken(rule)
-        if (spoken or not spoken_only) and rule.may_match(places):
+        if spoken or not spoken_only:
             found = (
                 _weigh_words(text, rule, start, end)
                 for start, end in rule.find(places)
@@ -207,28 +219,12 @@ def _find_places(text: NormalisedText) -> Places:
     return Places(text, _words(indicator_texts(), text.is_code))
 
 
-def _find_split_words(text: NormalisedText) -> frozenset[str]:
-    """Return words of code with empty quotes or a backslash inside, which a shell ignores."""
-    whole, count = _IGNORED.subn("", text.spaced)
-    return frozenset(_flow_words().find(whole) if count else ())
-
-
-@cache
-def _flow_words() -> WordFinder:
-    return WordFinder((), FLOW_WORDS)
-
-
 @cache
 def _words(indicators: Concept, is_code: bool = False) -> WordFinder:
     rules = _list_text_rules(is_code)
     concepts = {one for rule in rules for group in rule.ideas for one in group}
     concepts.update(rule.unless for rule in rules if rule.unless)
-    return WordFinder((*concepts, indicators, INSTALLS), FLOW_WORDS)
-
-
-@cache
-def _secret_files() -> WordFinder:
-    return WordFinder((), SECRET_FILES)
+    return WordFinder((*concepts, *FLOW_IDEAS, indicators, INSTALLS))
 
 
 def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: bool) -> _Found:
@@ -249,8 +245,8 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
         inner = NormalisedText(lines, 1)
         places = _find_places(inner)
         found = [*_find_in_words(inner, places)]
-        languages = sorted(may_have_flows(places.words))
-        flows = find_flows([Code(language, decoded, 1) for language in languages])
+        codes = [Code(language, decoded, 1) for language in LANGUAGES]
+        flows = find_flows(codes) if may_have_flows(places) else ()
         found += [_Found(rule, 3, line, "") for line, rule in flows]
         for one in found:
             reason = f"{list_rules()[one.rule].reason}, {one.quote}"

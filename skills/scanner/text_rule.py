@@ -3,46 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
 
-from skills.scanner.words import Concept, Places, Span, find_clues
+from skills.scanner.words import Concept, Places, Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class TextRule:
-    """A rule that finds concepts together in a sentence, or in neighbouring sentences.
+    """A rule that finds concepts together in a sentence, or in neighbouring sentences."""
 
-    ideas: groups of concepts; each group must occur with one of its concepts. The first group is
-    searched for first, so it should be rare. unless: concept that must not occur there. reach:
-    maximum distance of the other concepts in sentences. within: maximum distance in characters.
-    ordered: whether the concepts must follow each other; ignored in Chinese. spoken: whether these
-    are words to the reader; in code or quotes they are only mentioned.
-    """
-
-    rule: str
-    ideas: tuple[tuple[Concept, ...], ...]
-    unless: Concept | None
-    reach: int
-    within: int
-    ordered: bool
-    spoken: bool
-
-    def may_match(self, places: Places) -> bool:
-        """Return whether a text has a word of each idea; ideas without required words match any."""
-        return not any(map(places.words.isdisjoint, _list_clues(self)))
+    def __init__(
+        self,
+        rule: str,
+        *ideas: Concept | tuple[Concept, ...],
+        unless: Concept | None = None,
+        reach: int = 0,
+        within: int = 300,
+        follows: int = 0,
+        spoken: bool = True,
+    ) -> None:
+        """ideas: concepts, or groups of which one concept must occur; the first is searched for
+        first, so it should be rare. unless: concept that must not occur there. reach, within:
+        maximum distance of the other concepts in sentences and in characters. follows: `within`,
+        for concepts that must follow each other; their order is ignored in Chinese. spoken: whether
+        these are words to the reader; in code or quotes they are only mentioned.
+        """
+        self.rule, self.unless, self.reach, self.spoken = rule, unless, reach, spoken
+        self.ideas = tuple(one if isinstance(one, tuple) else (one,) for one in ideas)
+        self._within, self._is_ordered = follows or within, follows > 0
 
     def find(self, places: Places) -> Iterator[Span]:
         """Yield the ranges in which the ideas occur together; they do not overlap."""
+        if not places.has_each(self.ideas):
+            return
         first, *others = self.ideas
         last = 0
         for place in sorted({one for concept in first for one in places.of_concept(concept)}):
             low, high = places.sentences(place, self.reach)
-            low, high = max(low, place[0] - self.within), min(high, place[1] + self.within)
+            low, high = max(low, place[0] - self._within), min(high, place[1] + self._within)
             met = [place]
-            ordered = self.ordered and places.text[slice(*place)].isascii()
+            is_ordered = self._is_ordered and places.text[slice(*place)].isascii()
             for group in others:
-                start = met[-1][0] if ordered else low
+                start = met[-1][0] if is_ordered else low
                 nearest = (places.nearest(concept, met[-1], start, high) for concept in group)
                 found = [one for one in nearest if one and one not in met]
                 if not found:
@@ -54,22 +54,3 @@ class TextRule:
                     if start >= last:
                         yield start, end
                         last = end
-
-
-@cache
-def _list_clues(rule: TextRule) -> list[frozenset[str]]:
-    return [*filter(None, map(find_clues, rule.ideas))]
-
-
-def make_rule(
-    rule: str,
-    *ideas: Concept | tuple[Concept, ...],
-    unless: Concept | None = None,
-    reach: int = 0,
-    within: int = 300,
-    follows: int = 0,
-    spoken: bool = True,
-) -> TextRule:
-    """Make a rule of concepts and groups of concepts. follows: sets `within` and `ordered`."""
-    groups = tuple(one if isinstance(one, tuple) else (one,) for one in ideas)
-    return TextRule(rule, groups, unless, reach, follows or within, bool(follows), spoken)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, KeysView, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from ahocorasick_rs import AhoCorasick, Implementation
@@ -18,8 +18,8 @@ _ENDINGS = re.compile(r"(?:ly|al|e|s|d|ed|es|ing|n|ies|ied|y|r|rs|er|ers|ion|ion
 _MIN_WORD = 3
 """Minimum bytes of a required word; shorter words occur in nearly every text."""
 _MARKS = frozenset({"@", "0x", "/."})
-_BEFORE, _AFTER = 300, 900
-"""Characters before and after a required word that a match of its pattern may cover."""
+_LOOKAROUND = 300
+"""Characters after a match that its lookaheads may read."""
 
 
 class Concept:
@@ -40,9 +40,8 @@ class Concept:
 class WordFinder:
     """Finds all words of concepts, and all required words of their patterns, in one pass."""
 
-    def __init__(self, concepts: Iterable[Concept], plain: Iterable[str] = ()) -> None:
-        """plain: further words to find."""
-        words = set(plain)
+    def __init__(self, concepts: Iterable[Concept]) -> None:
+        words: set[str] = set()
         for concept in concepts:
             words.update(concept.words)
             words.update(*(choice for one in concept.patterns for choice in _choices(one)))
@@ -68,19 +67,6 @@ def _is_rare(word: str) -> bool:
     return len(word.encode()) >= _MIN_WORD or word in _MARKS
 
 
-def find_clues(ideas: tuple[Concept, ...]) -> frozenset[str]:
-    """Return words at least one of which is in any text with one of the ideas.
-
-    The set is empty if a pattern requires no word.
-    """
-    clues: set[str] = set()
-    for pattern in (one for idea in ideas for one in idea.patterns):
-        if not _choices(pattern):
-            return frozenset()
-        clues |= max(_choices(pattern), key=lambda choice: min(map(len, choice)))
-    return frozenset(clues.union(*(idea.words for idea in ideas)))
-
-
 class Places:
     """Places of concepts and patterns in a text; computed on first use."""
 
@@ -88,19 +74,24 @@ class Places:
         self.text, self._whole, self._found = text.folded, text, finder.find(text.spaced)
         self._places: dict[Concept, list[Span]] = {}
 
-    @property
-    def words(self) -> KeysView[str]:
-        """The found words of the text."""
-        return self._found.keys()
-
     def of_concept(self, concept: Concept) -> list[Span]:
         """Return the places of a concept, in order."""
         if concept not in self._places:
-            held = concept.words.keys() & self._found.keys()
-            spans = {span for word in held for span in self._of_word(word, concept.words[word])}
-            spans.update(*map(self.of_pattern, concept.patterns))
-            self._places[concept] = sorted(spans)
+            self._places[concept] = sorted({*self._find(concept)})
         return self._places[concept]
+
+    def has_each(self, groups: Iterable[Sequence[Concept]]) -> bool:
+        """Return whether the text has a concept of each group."""
+        return all(any(map(self._has, group)) for group in groups)
+
+    def _has(self, concept: Concept) -> bool:
+        return next(self._find(concept), None) is not None
+
+    def _find(self, concept: Concept) -> Iterator[Span]:
+        for word in concept.words.keys() & self._found.keys():
+            yield from self._of_word(word, concept.words[word])
+        for pattern in concept.patterns:
+            yield from self.of_pattern(pattern)
 
     def _of_word(self, word: str, may_end: bool) -> Iterator[Span]:
         text, latin = self.text, word[0] < "\u0250"
@@ -125,10 +116,11 @@ class Places:
         ]
         windows = [[0, len(self.text)]] if not offsets else []
         for at in sorted(min(offsets, key=len, default=())):
-            if windows and at - _BEFORE <= windows[-1][1]:
-                windows[-1][1] = at + _AFTER
+            low, high = max(at - pattern.width, 0), at + pattern.width + _LOOKAROUND
+            if windows and low <= windows[-1][1]:
+                windows[-1][1] = high
             else:
-                windows.append([max(at - _BEFORE, 0), at + _AFTER])
+                windows.append([low, high])
         for low, high in windows:
             yield from (one.span() for one in pattern.pattern.finditer(self.text, low, high))
 

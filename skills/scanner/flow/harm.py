@@ -2,88 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
-from skills.scanner.code_blocks import Code, Language
+from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
+from skills.scanner.flow import meanings
 from skills.scanner.flow.labels import Store
 from skills.scanner.flow.program import ProgramReader
 from skills.scanner.flow.shell import read_shell
+from skills.scanner.words import Concept, Places
 
-# Words that code with a harmful flow contains; a search for words is faster than reading the code.
-# They are in lower case, with + for a space.
-_PATHS = (
-    ".ssh id_rsa id_dsa id_ecdsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain "
-    "login+data logins.json wallet.dat exodus electrum environ) environ} environ, environ.items "
-    "environ.copy import+environ process.env) process.env, process.env} .kdbx"
+# Code without these is not read, since a search for words takes a fraction of the time.
+SECRETS = Concept(
+    "printenv secret-tool kubectl git_credential find-generic-password find-internet-password "
+    "dump-keychain --export-secret-keys",
+    *meanings.SECRET_PATHS,
+    *meanings.SETTINGS_PATHS,
+    r"\benviron\b(?! ?\[|\.(?:get|pop|setdefault)\b)|\b(?:process|deno)\.env\b(?! ?\[|\??\.\w)",
+    r"\b(?:history|env|set) ?[|>)]|\b(?:export|declare) -p\b",
 )
-_SOURCES = (
-    f"{_PATHS} .azure cookies keystore key4.db key3.db credentials.json default_credentials "
-    "git-credentials git+credential find-generic find-internet dump-keychain /shadow secret-tool "
-    ".config/gh gcloud .docker export-secret ethereum bitcoin solana atomic ledger printenv /proc/ "
-    "bash_history zsh_history history+| \\.env '.env \".env /.env +.env =.env @.env process.env; "
-    "process.env+} env+| env| env) env+> set+| .pem *.key *.p12 get+secret vault-token "
-    ".claude.json .credentials.json auth.json .openclaw .clawdbot"
+_SENDS = Concept(
+    "requests httpx urlopen urlretrieve urllib urllib3 aiohttp socket smtplib smtp ftplib ftp sftp "
+    "http.client paramiko curl wget fetch axios http.request https.request http.get https.get "
+    "sendbeacon got needle superagent undici request resolver xmlhttprequest websocket net.connect "
+    "net.createconnection tls.connect createtransport /dev/tcp /dev/udp scp rsync nc ncat netcat "
+    "socat telnet xh http_ https_ mail_ dig_ nslookup ping_ drill_ host_",
+    r"[\"'](?:node:)?https?[\"']|\bdns\.\w",
 )
-_SENDS = (
-    "requests httpx urlopen urlretrieve urllib aiohttp socket smtp ftp http.client paramiko dns. "
-    "curl fetch( fetch? -fetch axios http.request https.request http.get https.get "
-    "'http' 'https' \"http\" \"https\" node:http sendbeacon got( got. 'got' \"got\" needle "
-    "superagent undici request( request.post resolver. xmlhttprequest net.connect "
-    "net.createconnection tls.connect createtransport"
+_GIVEN = Concept("argv argparse $1 $@ $* ${1 git_archive git_bundle git_diff format-patch")
+_UPLOADS = Concept("files= -f_ -t_ -d_ --data --upload formdata body: data= nc")
+_FETCHES = Concept(
+    "urlopen urlretrieve requests httpx fetch( node-fetch axios http.get https.get got( b64decode "
+    "b32decode a85decode b85decode unhexlify fromhex base64 codecs.decode decompress atob",
+    r"[\"'](?:node:)?(?:https?|got)[\"']",
 )
-_SHELL_SENDS = (
-    "curl wget /dev/tcp /dev/udp scp+ rsync +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ netcat socat "
-    "telnet http+ https+ ftp+ +mail+ dig+ nslookup ping+ drill+ +host+"
+_RUNS = Concept(
+    "exec( eval( eval) system( popen execv execvp execl execlp subprocess chmod child_process "
+    "execsync execfile spawn function( runinthiscontext runinnewcontext runincontext"
 )
-_GIVEN = "argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch"
-_UPLOADS = "files= -f+ -t+ --data --upload formdata body: data= +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+"
-_FETCHES = (
-    "urlopen urlretrieve requests httpx curl wget base64 b32decode unhexlify fromhex a85decode "
-    "codecs.decode decompress fetch( -fetch axios http.get https.get 'https' \"https\" got( 'got' "
-    '"got" atob'
+_SHELL_FETCHES = Concept("curl wget base64 base32 xxd openssl")
+_SHELL_RUNS = Concept(
+    "bash sh zsh dash ksh ash eval source sudo chmod python python3 node perl ruby php osascript "
+    "pwsh ./ /tmp/ <( $( _._"
 )
-_SHELL_FETCHES = "curl wget base64 base32 xxd openssl"
-_RUNS = (
-    "exec( eval( eval) os.system( system( os.popen( popen( os.exec subprocess chmod sys.executable "
-    "|+bash |+sh child_process execsync( execfile spawn( function( runin"
-)
-_SHELL_RUNS = (
-    "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ +sh+ /sh+ ;sh+ &sh+ (sh+ 'sh+ \"sh+ "
-    "eval+ source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+"
-)
-_DELETES, _HOME = "rmtree rmsync rmdirsync rimraf", "home expanduser '~ \"~ /root /users c:\\"
-
-
-def _words(plain: str) -> frozenset[str]:
-    return frozenset(word.replace("+", " ") for word in plain.split())
-
-
-SECRET_FILES, SECRET_WORDS = _words(_PATHS), _words(_SOURCES)
-_PROGRAM_FLOWS, _SHELL_FLOWS = (
-    [
-        [*map(_words, groups)]
-        for groups in (
-            (sends, _SOURCES),
-            (sends, _GIVEN, _UPLOADS),
-            (_DELETES, _HOME),
-            (fetches, runs),
-        )
-    ]
-    for sends, fetches, runs in (
-        (_SENDS, _FETCHES, _RUNS),
-        (_SHELL_SENDS, _SHELL_FETCHES, _SHELL_RUNS),
+_DELETES = Concept("rmtree rmsync rmdirsync rimraf")
+_HOME = Concept("home expanduser homedir /root /users c:\\ '~ \"~")
+_FLOWS = [
+    [(idea,) for idea in ideas]
+    for ideas in (
+        (SECRETS, _SENDS),
+        (_GIVEN, _UPLOADS, _SENDS),
+        (_FETCHES, _RUNS),
+        (_SHELL_FETCHES, _SHELL_RUNS),
+        (_DELETES, _HOME),
     )
-)
-_FLOWS: dict[Language, list[list[frozenset[str]]]] = {
-    "python": _PROGRAM_FLOWS,
-    "javascript": _PROGRAM_FLOWS,
-    "shell": _SHELL_FLOWS,
-}
-"""Language -> lists of groups of words; code with a flow has a word of each group of some list."""
-FLOW_WORDS = frozenset().union(
-    *(one for flows in _FLOWS.values() for flow in flows for one in flow)
-)
+]
+"""Ideas that meet in code with a harmful flow, one of each group."""
+FLOW_IDEAS = [idea for flow in _FLOWS for group in flow for idea in group]
 _HARM = (
     ("network", word_set("secret settings"), "secret-sent"),
     ("network", word_set("environment"), "environment-sent"),
@@ -98,13 +73,14 @@ _HARM = (
 """(sink, labels that must not reach it, rule); the first match for a use counts."""
 
 
-def may_have_flows(found: Set[str]) -> frozenset[Language]:
-    """Return the languages in which code with these words of FLOW_WORDS may have a harmful flow."""
-    return frozenset(
-        language
-        for language, flows in _FLOWS.items()
-        if any(not any(map(found.isdisjoint, flow)) for flow in flows)
-    )
+def may_have_flows(places: Places) -> bool:
+    """Return whether code in a text may have a harmful flow."""
+    return any(map(places.has_each, _FLOWS))
+
+
+def may_send_secrets(places: Places) -> bool:
+    """Return whether code in a text may send a secret."""
+    return places.has_each(_FLOWS[0])
 
 
 def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:

@@ -6,7 +6,7 @@ of a name is a reference to it, so labels propagate regardless of the order of s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 Labels = frozenset[str]
@@ -27,6 +27,9 @@ _READ = {"secret path": "secret", "settings path": "settings", "argument": "file
 _MANY = frozenset({"settings", "environment"})
 _ROUNDS = 4
 """Passes over all names; labels propagate over at least so many names in any order."""
+_MAX_OPERATIONS = 4
+"""Operations on the value of a name that count; more are found only in hostile code."""
+_MAX_LABELS = 32
 
 
 class Use(NamedTuple):
@@ -37,26 +40,34 @@ class Use(NamedTuple):
     labels: Labels
 
 
-def join(*values: Labels) -> Labels:
+def join(*values: Iterable[str]) -> Labels:
     """Return the labels of a value that is composed of several values."""
     return NONE.union(*values)
 
 
 def read(path: Labels) -> Labels:
     """Return the labels of a path and of the content read from it."""
-    found = {_READ[label] for label in path & _READ.keys()}
-    return path | found | {f"{one}\0read" for one in path if one[0] == "\0"}
+    return path | {_READ[label] for label in path & _READ.keys()} | _defer("read", path)
 
 
 def pick(labels: Labels) -> Labels:
     """Return the labels of one value out of many, such as one environment variable."""
-    return frozenset(f"{one}\0pick" if one[0] == "\0" else one for one in labels - _MANY)
+    return _defer("pick", labels - _MANY)
 
 
 def below(folder: Labels) -> Labels:
     """Return the labels of a path inside a folder."""
-    kept = folder - {"home path"}
-    return frozenset(f"{one}\0below" if one[0] == "\0" else one for one in kept)
+    return _defer("below", folder - {"home path"})
+
+
+def _defer(operation: str, labels: Labels) -> Labels:
+    """Return labels whose references have one operation more, for when they are resolved."""
+    found = set()
+    for one in labels:
+        operations = one.split("\0")[2:]
+        is_new = operations[-1:] != [operation] and len(operations) < _MAX_OPERATIONS
+        found.add(f"{one}\0{operation}" if one[0] == "\0" and is_new else one)
+    return frozenset(found)
 
 
 def list_files(labels: Labels) -> Iterator[str]:
@@ -71,7 +82,7 @@ class Store:
     """Labels of the names in some code, and uses of labelled values."""
 
     def __init__(self) -> None:
-        self._labels: dict[str, Labels] = {}
+        self._labels: dict[str, set[str]] = {}
         self._uses: list[tuple[Use, Labels | None]] = []
 
     def get(self, name: str) -> Labels:
@@ -81,13 +92,17 @@ class Store:
     def assign(self, name: str, labels: Labels) -> None:
         """Add the labels of a value to a name; its earlier labels stay, as either may apply."""
         if labels and name:
-            self._labels[name] = self._labels.get(name, NONE) | labels
+            self._labels.setdefault(name, set()).update(labels)
 
     def keep(self, labels: Labels) -> str:
         """Store a value under a new name, and return the name."""
         name = f"value_{len(self._labels)}"
-        self._labels[name] = labels
+        self._labels[name] = {*labels}
         return name
+
+    def shorten(self, labels: Labels) -> Labels:
+        """Return the labels as one reference if they are many, which keeps joins short."""
+        return self.get(self.keep(labels)) if len(labels) > _MAX_LABELS else labels
 
     def use(self, line: int, sink: Sink, labels: Labels, owner: Labels | None = None) -> None:
         """Record that a value reaches a sink.
@@ -111,7 +126,7 @@ class Store:
                 yield use._replace(labels=_resolve(use.labels, known))
 
 
-def _resolve(labels: Labels, known: dict[str, Labels]) -> Labels:
+def _resolve(labels: Iterable[str], known: dict[str, Labels]) -> Labels:
     """Replace references to names by the labels of these names."""
     found: set[str] = set()
     for one in labels:

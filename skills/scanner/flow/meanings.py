@@ -8,24 +8,25 @@ from skills.scanner import addresses
 from skills.scanner.data_files import word_set
 from skills.scanner.flow.labels import NONE, Labels
 
-SECRET_PATH = re.compile(
-    r"(?:^|[/\\~@])\.(?:ssh|aws|gnupg|azure|kube)(?:[/\\](?![\w.-]*(?:config$|known_hosts|\.pub\b))"
-    r"|$)"
-    r"|\.kube[/\\]config|\bid_(?:rsa|dsa|ecdsa|ed25519)(?!\w|\.pub)|application_default_credentials"
-    r"|/etc/shadow\b|\bwallet\.dat\b|[/\\]keystore\b|Login Data|\b(?:logins\.json|key[34]\.db)\b"
-    r"|\bcookies\.sqlite\b|/(?:Default|Profile \d)/(?:Network/)?Cookies\b|login\.keychain"
-    r"|Library/Keychains|(?:Exodus|Electrum|Ethereum|Atomic|Ledger Live|Bitcoin)[/\\]"
-    r"|\.(?:electrum|bitcoin|ethereum|solana|config/solana)[/\\]|\.kdbx\b|/proc/(?:self"
-    r"|\d+)/environ|\.(?:bash|zsh)_history\b|\*\.(?:pem|key|kdbx|p12)\b"
+SECRET_PATHS = (
+    r"(?<!\w)\.(?:ssh|aws|gnupg|azure|kube)(?![\w-])"
+    r"(?![/\\]{1,2}[\w.-]{0,80}(?:config$|known_hosts|\.pub\b))"
+    r"|\.kube[/\\]{1,2}config|\bid_(?:rsa|dsa|ecdsa|ed25519)(?!\w|\.pub)"
+    r"|/proc/(?:self|\d{1,9})/environ|\.(?:bash|zsh)_history\b|\*\.(?:pem|key|kdbx|p12)\b",
+    r"application_default_credentials|/etc/shadow\b|\bwallet\.dat\b|[/\\]keystore\b|login data"
+    r"|\b(?:logins\.json|key[34]\.db)\b|\bcookies\.sqlite\b|login\.keychain|library/keychains"
+    r"|/(?:default|profile \d)/(?:network/)?cookies\b|\.kdbx\b"
     r"|\.(?:claude(?:/\.credentials)?|codex/auth)\.json\b",
-    re.IGNORECASE,
+    r"(?:exodus|electrum|ethereum|atomic|ledger live|bitcoin)[/\\]"
+    r"|\.(?:electrum|bitcoin|ethereum|solana|config/solana)[/\\]",
 )
-SETTINGS_PATH = re.compile(
-    r"(?:^|[/\\@\s\"'=])\.env(?:\.(?:local|prod\w*|dev\w*))?$|(?:^|[/\\~])\.(?:npmrc|pypirc|netrc"
-    r"|git-credentials|vault-token|openclaw[/\\]|clawdbot[/\\]|(?:config/gh|docker)(?:[/\\]|$))"
-    r"|credentials\.json$",
-    re.IGNORECASE,
+SETTINGS_PATHS = (
+    r"(?<![\w)\]])\.env(?:\.(?:local|prod\w{0,9}|dev\w{0,9}))?(?![\w.-])",
+    r"(?<!\w)\.(?:npmrc|pypirc|netrc|git-credentials|vault-token|openclaw[/\\]|clawdbot[/\\]"
+    r"|(?:config/gh|docker)(?![\w-]))|credentials\.json\b",
 )
+"""Patterns of paths of secrets, and of files with settings that may be secret, in lower case."""
+_SECRET, _SETTINGS = (re.compile("|".join(paths)) for paths in (SECRET_PATHS, SETTINGS_PATHS))
 _HOME_PATH = re.compile(r"^(?:~|\$HOME|\$\{HOME\}|C:\\?|/home|/Users|/root)/?\*?$")
 
 HOME = frozenset({"home path"})
@@ -76,9 +77,9 @@ def label_path(text: str) -> Labels:
     """Return the labels of a sensitive path, NONE for any other text."""
     if not text or len(text) > 300 or "\n" in text:
         return NONE
-    if SECRET_PATH.search(text):
+    if _SECRET.search(text.lower()):
         return frozenset({"secret path"})
-    if SETTINGS_PATH.search(text):
+    if _SETTINGS.search(text.lower()):
         return frozenset({"settings path"})
     return HOME if _HOME_PATH.match(text) else NONE
 

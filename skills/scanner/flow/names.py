@@ -80,18 +80,26 @@ class Names:
         root, dot, rest = name.partition(".")
         return f"{self._full.get(root, root)}{dot}{rest}"
 
-    def bind_function(self, name: str, tokens: list[Token]) -> None:
-        """Record that a name stands for a function of a library, if the tokens are one."""
+    def find_function(self, tokens: list[Token]) -> str:
+        """Return the full name of the library function that tokens name, "" without one."""
         if all(one.kind in ("name", "member") for one in tokens):
             full = self.get_full(".".join(one.text for one in tokens))
             if meanings.is_network(full) or full in meanings.RUNNING | meanings.EXECUTING:
-                self._full[name] = full
+                return full
+        return ""
 
-    def bind_require(self, left: list[Token], right: list[Token]) -> None:
+    def bind(self, name: str, full: str) -> None:
+        """Record that a name stands for a function with this full name; "" records nothing."""
+        if full:
+            self._full[name] = full
+
+    def bind_require(self, targets: list[list[Token]], right: list[Token]) -> None:
         """Record the names that take a module of JavaScript, or parts of it."""
         texts = (get_content(one) for call in right for one in call.inner if one.kind == "text")
         members = (f".{one.text}" for one in right if one.kind == "member")
-        self._bind("".join((next(texts, ""), *members)), left)
+        module = "".join((next(texts, ""), *members))
+        for left in targets:
+            self._bind(module, left)
 
     def bind_import(self, tokens: list[Token]) -> None:
         """Record the names of an import statement."""

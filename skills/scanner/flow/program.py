@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
 
-from skills.scanner.code_blocks import Code
+from skills.scanner.code_blocks import Code, Lines
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import meanings
 from skills.scanner.flow.labels import NONE, Labels, Store, below, join, list_files, pick, read
@@ -56,14 +54,10 @@ class ProgramReader:
         """Record the assignments and uses of all programs."""
         for program in self._programs:
             text = textwrap.dedent(program.text)
-            self._starts = [*accumulate((len(one) + 1 for one in text.split("\n")), initial=0)]
-            self._first = program.first_line
+            self._rows = Lines(text, program.first_line)
             for root in split_tokens(text, self._language):
-                self._names.scopes[:] = [f"{self._first}:"]
+                self._names.scopes[:] = [f"{program.first_line}:"]
                 self._lines(root)
-
-    def _line(self, token: Token) -> int:
-        return bisect_right(self._starts, token.start) - 1 + self._first
 
     def _lines(self, tokens: list[Token]) -> None:
         """Read statements; the body of a Python function is the lines that are indented more."""
@@ -71,7 +65,7 @@ class ProgramReader:
         outer, indents = len(scopes), [-1]
         for statement in split_at(tokens, "\n", ";"):
             first = statement[0]
-            indent = first.start - self._starts[bisect_right(self._starts, first.start) - 1]
+            indent = self._rows.find_column(first.start)
             while len(indents) > 1 and indent <= indents[-1]:
                 indents.pop()
                 scopes.pop()
@@ -112,8 +106,7 @@ class ProgramReader:
 
     def _assign(self, targets: list[list[Token]], right: list[Token]) -> Labels:
         if any(one.text in ("require", "import") for one in right[:2]):
-            for left in targets:
-                self._names.bind_require(left, right)
+            self._names.bind_require(targets, right)
             if sum(one.text == "(" for one in right) < 2:  # else it calls a function of the module
                 return NONE
         names = [
@@ -124,12 +117,13 @@ class ProgramReader:
         self._names.scopes += functions
         labels = self._expression(right)
         del self._names.scopes[len(self._names.scopes) - len(functions) :]
+        called = self._names.find_function(right)
         for name, left in zip(names, targets, strict=True):
             if name in functions:
                 self._store.assign(f"{name}()", labels)
                 continue
             if len(left) == 1 or left[0].text in ("const", "let", "var"):
-                self._names.bind_function(name, right)
+                self._names.bind(name, called)
             self._take(left, pick(labels) if any(one.text == "{" for one in left) else labels)
             if right and (right[0].kind == "text" or right[0].text == "["):
                 self._literals[self._names.qualify(name)] = right
@@ -149,7 +143,8 @@ class ProgramReader:
 
     def _expression(self, tokens: list[Token]) -> Labels:
         """Return the labels of all values in an expression."""
-        labels, at, loop = NONE, 0, -1
+        labels: set[str] = set()
+        at, loop = 0, -1
         tokens = put_loop_first(tokens) if self._language == "python" else tokens
         while at < len(tokens):
             token = tokens[at]
@@ -158,10 +153,12 @@ class ProgramReader:
             elif token.text in ("in", "of") and loop >= 0:
                 value, end = self._value(tokens, at + 1)
                 self._take(tokens[loop:at], value)
-                labels, at, loop = labels | value, end, -1
+                labels |= value
+                at, loop = end, -1
                 continue
             elif token.text == "as" and at + 1 < len(tokens):
-                self._take(tokens[at + 1 : at + 2], labels)
+                labels = {*(value := self._store.shorten(frozenset(labels)))}
+                self._take(tokens[at + 1 : at + 2], value)
                 at += 1
             elif token.text == "=>" and at + 1 < len(tokens) and tokens[at + 1].text == "{":
                 self._lines(tokens[at + 1].inner)
@@ -179,10 +176,10 @@ class ProgramReader:
         texts = [get_content(one) for one in tokens if one.kind == "text"]
         marks = {one.text for one in tokens if one.kind == "mark"} if texts else ()
         if "/" in marks:
-            labels = below(labels)
+            labels = {*below(frozenset(labels))}
         if len(texts) > 1 and ("/" in marks or "+" in marks):
             labels |= meanings.label_path("/".join(texts).replace("//", "/"))
-        return labels
+        return self._store.shorten(frozenset(labels))
 
     def _function(self, tokens: list[Token], at: int) -> int:
         """Read a function of JavaScript, starting at its name; return the index after its body."""
@@ -242,7 +239,7 @@ class ProgramReader:
     def _text(self, token: Token) -> Labels:
         text = get_content(token)
         if PIPED.search(text):
-            read_shell(self._store, text.replace("\\n", "\n"), self._line(token))
+            read_shell(self._store, text.replace("\\n", "\n"), self._rows.find(token.start))
         labels = meanings.label_path(text) | self._store.get(f"path:{text[:200]}")
         values = find_placeholders(token, self._language)
         return labels.union(*(self._expression(inner) for _, inner in values))
@@ -280,10 +277,10 @@ class ProgramReader:
     def _read_call(self, name: str, held: Labels, bracket: Token) -> Labels:
         owner, full = name.rpartition(".")[0], self._names.get_full(name)
         last = full.rpartition(".")[2]
-        line = self._line(bracket)
+        line = self._rows.find(bracket.start)
         parts = split_at([one for one in bracket.inner if one.kind != "line"], ",")
         pairs = [self._pair(part) for part in parts]
-        sent = join(*(labels for _, labels in pairs))
+        sent = self._store.shorten(join(*(labels for _, labels in pairs)))
         if parts and meanings.is_running(full, self._language):
             return self._run(parts, pairs, line)
         parameters = self._names.find_parameters(full)
@@ -295,7 +292,7 @@ class ProgramReader:
         held = self._named(owner, held)
         text = " ".join(list_texts(bracket.inner))
         self._call_back(parts, held | sent | meanings.label_result(full, text), line)
-        result = self._library(line, full, held, sent, text)
+        result = self._store.shorten(self._library(line, full, held, sent, text))
         if owner and owner not in self._names.modules:
             root, _, rest = owner.partition(".")
             changed = f"self.{rest}" if root in ("self", "this") else self._names.qualify(owner)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 
-from skills.scanner.code_blocks import LineCounter
+from skills.scanner.code_blocks import Lines
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import meanings
 from skills.scanner.flow.labels import NONE, Labels, Store, join, pick, read
@@ -23,8 +24,9 @@ _TOKEN = re.compile(
 _INNER = re.compile(r"(?P<mark>[$<>=\w]?)\((?P<inner>[^()]*)\)|`(?P<tick>[^`\n]*)`")
 """Innermost commands within commands: substitutions and subshells."""
 _MAX_DEPTH = 60
-_SHELLS = word_set("sh bash zsh dash ksh")
-_INTERPRETERS = _SHELLS | word_set("python python3 node perl ruby osascript php pwsh")
+_SHELLS = word_set("sh bash zsh dash ksh ash")
+_INTERPRETERS = _SHELLS | word_set("python node perl ruby osascript php pwsh")
+_VERSIONED = re.compile(r"(python|node|perl|ruby|php)[\d.]+")
 _WRAPPERS = word_set(
     "sudo doas env nohup command builtin exec time timeout nice ionice setsid stdbuf busybox xargs"
 )
@@ -32,6 +34,9 @@ _WRAPPERS = word_set(
 _PREFIXES = _WRAPPERS | word_set("then do else if while until ! { export local readonly declare")
 _WITH_VALUE = word_set("-u -g -C -I -U -D -a -d -o")
 """Options of these that take a value other than a number."""
+_WITH_COMMAND = ("-S", "--split-string")
+_FOR_EACH = word_set("-exec -execdir -ok -okdir")
+"""Options of `find` before a command that it runs."""
 _BEFORE = re.compile(r"\w+=|[\d*/,-]+$|[^()]*\)$")
 """Words before a command: assignments of variables, times of cron, and patterns of `case`."""
 _OPTION = re.compile(r"-|\d+(?:\.\d+)?[smhd]?$")
@@ -112,7 +117,7 @@ class _Reader:
 
         self._functions.update(_FUNCTION.findall(text))
         for _ in range(_MAX_DEPTH):
-            lines = LineCounter(text, line)
+            lines = Lines(text, line)
             text, count = _INNER.subn(inner, text)
             if not count:
                 break
@@ -120,8 +125,8 @@ class _Reader:
 
     def _commands(self, text: str, line: int) -> Labels:
         """Read commands that contain no other commands."""
-        stdin, start, lines = NONE, 0, LineCounter(text, line)
-        outputs = [NONE]  # of the whole, and of the open groups
+        stdin, start, lines = NONE, 0, Lines(text, line)
+        outputs: list[set[str]] = [set()]  # of the whole, and of the open groups
         words: list[str] = []
         targets: list[tuple[str, str]] = []
         redirect = ""
@@ -130,7 +135,7 @@ class _Reader:
             if kind == "redirect" and token:
                 redirect += token[0]
             elif kind == "here" and token:
-                stdin |= self._read_here(text, token, words)
+                stdin = self._read_here(text, token, words)  # in place of a pipe
             elif kind == "word" and token:
                 start = start if words or targets else token.start()
                 if not redirect:
@@ -143,13 +148,13 @@ class _Reader:
             elif kind in ("pipe", "end"):
                 self._line = at = lines.find(start)
                 first = words[0] if words else ""
-                value = self._command(words, stdin, at) if words else stdin
+                value = self._store.shorten(self._command(words, stdin, at) if words else stdin)
                 if first in _OPENING:
-                    outputs.append(NONE)
+                    outputs.append(set())
                 elif first in _CLOSING:
                     self._store.assign("read", stdin)
                     if len(outputs) > 1:
-                        value |= outputs.pop()
+                        value |= self._store.shorten(frozenset(outputs.pop()))
                     else:
                         self._function = ""
                 for number, target in targets:
@@ -161,9 +166,11 @@ class _Reader:
 
     def _read_here(self, text: str, mark: re.Match[str], words: Sequence[str]) -> Labels:
         """Return the labels of the variables in a here-document; a program is read by itself."""
-        if words and _unquote(words[0]) in _INTERPRETERS - _SHELLS:
+        if words and _get_program(words[0]) in _INTERPRETERS - _SHELLS:
             return NONE
-        end = re.compile(rf"\n\s*{mark['tag']}\b").search(text, mark.end(), mark.end() + _MAX_HERE)
+        end = re.compile(rf"\n[^\S\n]*{mark['tag']}\b").search(
+            text, mark.end(), mark.end() + _MAX_HERE
+        )
         body = text[mark.end() : end.start() if end else mark.end()]
         return join(*(self._store.get(self._qualify(name)) for name in _VARIABLE.findall(body)))
 
@@ -177,38 +184,45 @@ class _Reader:
         elif not target.isdigit():
             self._store.assign(_file(target), value)
 
-    def _strip(self, words: list[str], stdin: Labels, line: int) -> tuple[list[str], Labels]:
+    def _strip(self, words: Sequence[str], stdin: Labels) -> tuple[list[str], Labels]:
         """Record the assignments before a command; return the command, and its input.
 
         The wrapper `env` remains without a command.
         """
-        wrapper = ""
+        rest, wrapper, is_expanded = deque(words), "", False
         if words[0] == "case" and "in" in words:
-            words = words[words.index("in") + 1 :]
+            rest = deque(words[words.index("in") + 1 :])
         elif "{" in words[1:3]:
             self._function = words[words.index("{") - 1]
-            words = words[words.index("{") :]
-        while words and (words[0] in _PREFIXES or _BEFORE.match(words[0])):
-            name, is_variable, value = words[0].partition("=")
-            if is_variable:
-                self._store.assign(self._qualify(name), self._word(value))
-                self._texts[f"${name}"] = _unquote(value)
-            wrapper = name if name in _WRAPPERS else wrapper
-            if name == "xargs":
-                stdin = read(stdin)
-            words = words[1:]
-            while wrapper and words and _OPTION.match(words[0]):
-                if wrapper == "env" and words[0] in ("-S", "--split-string"):
-                    self._commands(" ".join(map(_unquote, words[1:])), line)
-                words = words[1 + (words[0] in _WITH_VALUE) :]
-        if not words:
+            rest = deque(words[words.index("{") :])
+        while rest:
+            word = rest.popleft()
+            name, is_variable, value = word.partition("=")
+            known = "" if is_expanded else self._texts.get(re.sub('[{}"]', "", word))
+            if known:
+                rest.extendleft(reversed([one[0] for one in _TOKEN.finditer(known) if one["word"]]))
+                is_expanded = True
+            elif wrapper and _OPTION.match(word):
+                if word in _WITH_VALUE and rest:
+                    rest.popleft()
+                elif word in _WITH_COMMAND and rest:
+                    rest.extendleft(reversed(_unquote(rest.popleft()).split()))
+            elif word == "find" and not _FOR_EACH.isdisjoint(rest):
+                paths = takewhile(lambda one: one not in _FOR_EACH, iter(rest.popleft, None))
+                stdin = read(join(*map(self._word, paths)))
+            elif word in _PREFIXES or _BEFORE.match(word):
+                if is_variable:
+                    self._store.assign(self._qualify(name), self._word(value))
+                    self._texts[f"${name}"] = _unquote(value)
+                wrapper = name if name in _WRAPPERS else wrapper
+                stdin = read(stdin) if name == "xargs" else stdin
+            else:
+                rest.appendleft(word)
+                break
+        if not rest:
             return (["env"] if wrapper == "env" else []), stdin
-        known = self._texts.get(re.sub('[{}"]', "", words[0]))
-        if known:
-            words = [*(one[0] for one in _TOKEN.finditer(known) if one["word"]), *words[1:]]
-        if words and _unquote(words[0]).endswith("curl"):
-            words = [*chain(*map(_split_options, words))]
-        return words, stdin
+        is_curl = _unquote(rest[0]).endswith("curl")
+        return [*(chain(*map(_split_options, rest)) if is_curl else rest)], stdin
 
     def _define(
         self, program: str, texts: Sequence[str], values: Sequence[Labels], stdin: Labels
@@ -225,18 +239,20 @@ class _Reader:
             self._store.assign(f"@ of {program}", join(*values))
 
     def _command(self, words: list[str], stdin: Labels, line: int) -> Labels:
-        if words and words[0] == "for" and len(words) > 3:
+        if words[0] == "for" and len(words) > 3:
             self._store.assign(words[1], join(*map(self._word, words[3:])))
             return NONE
-        words, stdin = self._strip(words, stdin, line) if words else ([], stdin)
+        words, stdin = self._strip(words, stdin)
+        words = [
+            word
+            for word, before in zip(words, ["", *words], strict=False)
+            if not word.startswith("--exclude") and before != "--exclude"
+        ]
         if not words:
             return NONE
         texts, values = [*map(_unquote, words)], [*map(self._word, words)]
-        program = texts[0].rpartition("/")[2].replace("\\", "")
+        program = _get_program(words[0])
         self._define(program, texts[1:], values[1:], stdin)
-        if program == "find" and "-exec" in texts:
-            at = texts.index("-exec")
-            return self._command(words[at + 1 :], read(join(*values[1:at])), line)
         self._execute(line, program, texts, values, stdin)
         if program in _SENDERS:
             return self._send(line, program, texts, values, stdin)
@@ -348,6 +364,13 @@ def _file(text: str) -> str:
 def _unquote(text: str) -> str:
     """Return a word without quotes; a backslash outside of them belongs to a path of Windows."""
     return re.sub("[\"']", "", text)
+
+
+def _get_program(word: str) -> str:
+    """Return the name of the program that a word calls, without folder and version."""
+    name = _unquote(word).rpartition("/")[2].replace("\\", "")
+    versioned = _VERSIONED.fullmatch(name)
+    return versioned[1] if versioned else name
 
 
 def _split_options(word: str) -> list[str]:

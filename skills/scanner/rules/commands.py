@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from skills.scanner.text_rule import TextRule, make_rule
+from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept
 
 
 def _make(rule: str, *patterns: str, spoken: bool = False) -> TextRule:
     """Make a rule from alternative patterns in verbose syntax, in which white space is ignored."""
-    return make_rule(rule, Concept("", *(f"(?x){one}" for one in patterns)), spoken=spoken)
+    return TextRule(rule, Concept("", *(f"(?x){one}" for one in patterns)), spoken=spoken)
 
 
 _END = r"(?= \s | $ | [;&|`)\"'] )"
@@ -25,25 +25,25 @@ _COLLECTOR = r"""https?://(?:[\w-]{1,60}\.){0,3} (?: webhook\.site | requestbin\
 COMMAND_RULES = (
     _make(
         "deletes-system",
-        rf"""\brm \s{{1,4}} (?:-[a-z-]{{1,20}}\s{{1,4}}){{1,4}} (?:--\s{{1,3}})?
+        rf"""\brm \s{{1,60}} (?:-[a-z-]{{1,20}}\s{{1,60}}){{1,4}} (?:--\s{{1,60}})?
              ["']? {_SYSTEM} ["']? /?\*? ["']? {_END}""",
         r"\brm \s [^\n;|]{0,60} --no-preserve-root | \bcd\s/ \s{0,2} (?:&&|;) \s{0,2} rm\s-[rf]{2}",
-        r"""\bfind \s{1,3} ["']? (?:/|~|\$home) /? ["']? \s [^\n;|]{0,80}
-            (?: -delete\b | -exec\s{1,3}(?:rm|shred)\b )""",
-        r"\bvssadmin \s{1,3} delete \s{1,3} shadows | :\(\) \s? \{ \s? : \s? \| \s? : \s? &",
+        r"""\bfind \s{1,60} ["']? (?:/|~|\$home) /? ["']? \s [^\n;|]{0,80}
+            (?: -delete\b | -exec\s{1,60}(?:rm|shred)\b )""",
+        r"\bvssadmin \s{1,60} delete \s{1,60} shadows | :\(\) \s? \{ \s? : \s? \| \s? : \s? &",
     ),
     _make(
         "deletes-data",
-        rf"\bmkfs(?:\.\w{{1,10}})? \s{{1,3}} (?:-\S{{1,20}}\s{{1,3}}){{0,4}} {_DEVICE}",
+        rf"\bmkfs(?:\.\w{{1,10}})? \s{{1,60}} (?:-\S{{1,20}}\s{{1,60}}){{0,4}} {_DEVICE}",
         rf"\bdd \s [^\n|;]{{0,80}} if=/dev/(?:zero|u?random)\b [^\n|;]{{0,80}} \bof={_DEVICE}",
-        r"\bdrop\s{1,3}(?:database|schema)\s{1,3}(?:if\sexists\s)?[`\"']?(?:prod\w{0,12}|live)\b",
+        r"\bdrop\s{1,60}(?:database|schema)\s{1,60}(?:if\sexists\s)?[`\"']?(?:prod\w{0,12}|live)\b",
         r"""\b(?:velero|restic|borg|rclone|tmutil|wbadmin) \s [^\n]{0,40}
             \b(?:delete\w{0,14}|forget|purge)\b [^\n]{0,60} (?:--all\b|--confirm|--force|\*)""",
     ),
     _make(
         "reverse-shell",
-        r"\b(?:ba|z)?sh \s{1,3} -i \b [^\n]{0,16} /dev/tcp/",
-        r"\b(?:nc|ncat|netcat) \s [^\n|;]{0,60} -[a-z]{0,4}[ec] \s{1,3} /bin/(?:ba|z)?sh",
+        r"\b(?:ba|z)?sh \s{1,60} -i \b [^\n]{0,16} /dev/tcp/",
+        r"\b(?:nc|ncat|netcat) \s [^\n|;]{0,60} -[a-z]{0,4}[ec] \s{1,60} /bin/(?:ba|z)?sh",
         r"\bsocket\.socket\( [^\n]{0,200} (?:\n[^\n]{0,200}){0,4}? \bos\.dup2\(",
     ),
     _make(
@@ -53,7 +53,7 @@ COMMAND_RULES = (
     ),
     _make(
         "decoded-run",
-        r"\bpowershell(?:\.exe)?\b [^\n]{0,60} \s -e(?:nc|ncodedcommand)? \s{1,3} [a-z0-9+/=]{20}",
+        r"\bpowershell(?:\.exe)?\b [^\n]{0,60} \s -e(?:nc|ncodedcommand)? \s{1,60} [a-z0-9+/=]{20}",
         r"""\b(?:exec|eval) \s{0,3} \( [^\n]{0,60}
             (?: b64decode | atob | fromhex | unhexlify | buffer\.from ) \s? \(""",
     ),
@@ -61,11 +61,11 @@ COMMAND_RULES = (
         "lasting-access",
         r"""(?: ssh-(?:rsa|ed25519|dss)\s | ecdsa-sha2- ) [^\n]{0,800} (?: >>? | \btee\b )
             [^\n]{0,40} authorized_keys""",
-        rf"""(?: alias\s{{1,3}}(?:sudo|ssh|su|git|passwd)= | prompt_command= | \bcurl\b | \bwget\b
-             | \bld_preload= | \bnc\s | /dev/tcp/ ) [^\n]{{0,160}} (?: >>? | tee\s{{1,3}}-a )
+        rf"""(?: alias\s{{1,60}}(?:sudo|ssh|su|git|passwd)= | prompt_command= | \bcurl\b | \bwget\b
+             | \bld_preload= | \bnc\s | /dev/tcp/ ) [^\n]{{0,160}} (?: >>? | tee\s{{1,60}}-a )
              \s{{0,3}} [^\n]{{0,30}} {_START_FILE}""",
         r"nopasswd \s{0,2}:\s{0,2} all\b [^\n]{0,60} (?: >>? | \btee\b ) [^\n]{0,30} sudoers",
-        r"\bchmod \s{1,3} (?: [ugoa]{0,3}\+s | 0?[4-7][0-7]{3} ) \s{1,3} \S",
+        r"\bchmod \s{1,60} (?: [ugoa]{0,3}\+s | 0?[4-7][0-7]{3} ) \s{1,60} \S",
     ),
     _make(
         "encrypts-files",
@@ -74,13 +74,13 @@ COMMAND_RULES = (
     ),
     _make(
         "host-controls-off",
-        r"""\b(?: setenforce\s{1,3}0 | ufw\s{1,3}disable | csrutil\s{1,3}disable
-            | spctl\s{1,3}--(?:master|global)-disable | auditctl\s{1,3}-e\s{0,2}0 )\b""",
+        r"""\b(?: setenforce\s{1,60}0 | ufw\s{1,60}disable | csrutil\s{1,60}disable
+            | spctl\s{1,60}--(?:master|global)-disable | auditctl\s{1,60}-e\s{0,2}0 )\b""",
         r"""\bsystemctl \s (?:--now\s)? (?:stop|disable|mask) \s (?:--now\s)?
             (?:ufw|firewalld|auditd|apparmor|fail2ban|crowdstrike|falcon|osqueryd|rsyslog)""",
-        r"""\bset-mppreference \s [^\n]{0,40} -disable\w{1,40} \s{1,3} (?:\$true|1)
+        r"""\bset-mppreference \s [^\n]{0,40} -disable\w{1,40} \s{1,60} (?:\$true|1)
             | \bnetsh\sadvfirewall\sset\s\w{1,20}\sstate\soff""",
-        r"\b(?:permitrootlogin|permitemptypasswords) \s{1,3} yes\b [^\n]{0,80} sshd_config",
+        r"\b(?:permitrootlogin|permitemptypasswords) \s{1,60} yes\b [^\n]{0,80} sshd_config",
     ),
     _make(
         "verification-off",

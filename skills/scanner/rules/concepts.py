@@ -51,10 +51,10 @@ DECODES = Concept(
 # Objects of actions.
 SECRETS = Concept(
     "password~ passphrase~ credentials api_key~ access_token~ secrets private_key~ ssh_key~ "
-    "seed_phrase~ recovery_phrase~ mnemonic~ session_token~ cookies tokens id_rsa id_ed25519 "
+    "seed_phrase~ recovery_phrase~ mnemonic~ session_token~ cookies tokens "
     "keychain environment_variables /.ssh/ ~/.aws ~/.netrc ~/.npmrc credentials.json "
-    "密码 私钥 所有密钥 全部密钥 用户的密钥 助记词 验证码 ~/.ssh .ssh/id_",
-    r"(?<![\w.])\.env\b(?!\.ex|\.sample)",
+    "密码 私钥 所有密钥 全部密钥 用户的密钥 助记词 验证码 ~/.ssh",
+    r"(?<![\w.])\.env\b(?!\.ex|\.sample)|\bid_(?:rsa|dsa|ecdsa|ed25519)\b(?!\.pub)",
 )
 PRIVATE = Concept(
     "entire_repository whole_repository entire_codebase source_files browsing_history "

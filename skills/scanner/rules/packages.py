@@ -9,9 +9,9 @@ from skills.scanner.addresses import ADDRESS, is_bare, is_known, is_local
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.words import Concept, Places
 
-_TOOL = r"(?:python3?\s-m\s)?(?:pip3?|uv\spip|uv|pipx|poetry|npm|pnpm|yarn|bun|gem|cargo)"
+_TOOL = r"(?:python3?\s-m\s)?(?:pip[\d.]{0,4}|uv\spip|uv|pipx|poetry|npm|pnpm|yarn|bun|gem|cargo)"
 _VERB = r"(?:install|add|i|tool\sinstall|config\sset\sregistry)"
-INSTALLS = Concept("", rf"\b{_TOOL}\s{_VERB}\s[^\n;&|#]{{1,400}}")
+INSTALLS = Concept("", rf"\b{_TOOL}(?:\s-\S{{1,40}}){{0,4}}\s{_VERB}\s[^\n;&|#]{{1,400}}")
 _PROSE = re.compile(r"`|\s(?:or|and|from|see|then|with|at|to|for)\s|[。，（(]|\.\s")
 _PLACEHOLDER = re.compile(r"[\w.-]*(?:your|\{|\$)")
 _LISTS = {
@@ -25,7 +25,12 @@ _LISTS = {
 
 def is_package_list(path: str) -> bool:
     """Return whether a file is a list of packages, by its name."""
-    return path.rpartition("/")[2].lower() in _LISTS
+    return _find_list(path) is not None
+
+
+def _find_list(path: str) -> re.Pattern[str] | None:
+    name = path.rpartition("/")[2].lower()
+    return _LISTS.get(re.sub(r"^requirements[\w.-]*\.txt$", "requirements.txt", name))
 
 
 def find_packages(
@@ -39,7 +44,7 @@ def find_packages(
     for start, end in places.of_concept(INSTALLS):
         prose = _PROSE.search(text.folded, start, end)
         spans.append((start, prose.start() if prose else end))
-    lines = _LISTS.get(path.rpartition("/")[2].lower())
+    lines = _find_list(path)
     if lines is not None:
         spans += [line.span() for line in lines.finditer(text.folded)]
     for start, end in spans:

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from search.text import tokens as module
 from search.text.tokens import MAX_TOKEN_LENGTH, bigram_ids, term_id, term_ids, tokenize, word_count
 
 
@@ -26,6 +27,13 @@ def test_snake_and_kebab_case_are_words() -> None:
 def test_chinese_runs_become_bigrams_and_single_characters_stay() -> None:
     assert tokenize("读取日志 A/B 图") == ["读取", "取日", "日志", "图"]
     assert word_count(tokenize("读取日志 log")) == 2.5
+
+
+def test_texts_are_not_kept_in_memory() -> None:
+    """Each run of Chinese would take a kilobyte for good, a hostile one megabytes."""
+    before = module._split_known_word.cache_info().currsize
+    tokenize(f"一份从未见过的文本。 {'x' * 5_000} {'水' * 5_000}")
+    assert module._split_known_word.cache_info().currsize == before
 
 
 def test_compatibility_forms_are_folded() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
@@ -14,6 +14,7 @@ from skills.events import QueryAsked, new_event, parse_event, replace_origin
 GROUPS = st.lists(st.from_regex(GROUP_PATTERN, fullmatch=True), max_size=5)
 
 
+@settings(max_examples=30)
 @given(GROUPS)
 def test_a_reader_survives_its_journey_in_an_event(groups: list[str]) -> None:
     for reader in (Reader.of(groups), UNRESTRICTED, ANYONE):

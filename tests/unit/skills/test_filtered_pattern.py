@@ -14,10 +14,8 @@ from skills.filtered_pattern import FilteredPattern
 from skills.required_words import find_required_words, replace_white_space
 from skills.roles import cues
 from skills.roles.features import _CODE
-from skills.scanner.encoded_payloads import _RUN, _find_runs
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.scan import _TEXT_RULES
-from skills.scanner.text_rule import make_rule
+from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, Span, WordFinder
 
 
@@ -40,25 +38,6 @@ def test_words_are_those_of_every_match(regex: str, words: list[tuple[str, ...]]
 def test_white_space_is_what_patterns_take_for_it() -> None:
     text = "".join(map(chr, range(sys.maxunicode + 1)))
     assert replace_white_space(text) == re.sub(r"\s", " ", text)
-
-
-_IDEAS = dict.fromkeys(idea for rule in _TEXT_RULES for group in rule.ideas for idea in group)
-
-
-@pytest.mark.parametrize("ways", [idea.patterns for idea in _IDEAS if idea.patterns])
-def test_no_alternative_matches_without_its_words(ways: tuple[FilteredPattern, ...]) -> None:
-
-    @settings(max_examples=3, deadline=None, derandomize=True, database=None)
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        way = data.draw(st.sampled_from(ways))
-        text = data.draw(st.from_regex(way.pattern))
-        match = way.pattern.search(text)
-        assert match is not None
-        assert match.group()
-        assert way.may_match(replace_white_space(match.group()))
-
-    check()
 
 
 @pytest.mark.parametrize("regex", [r"don't use (?:it|them)", r"\bsee\s+also\b|相关的?技能", r"S|k"])
@@ -89,8 +68,8 @@ _ALTERNATIVES = (
 )
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(st.sampled_from(_WORDS), max_size=60), st.integers(0, 3))
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(_WORDS), max_size=40), st.integers(0, 3))
 def test_patterns_are_found_as_without_words(words: list[str], place: int) -> None:
     way = _ALTERNATIVES[place]
     text = NormalisedText(" ".join(words).split("\n"), 1)
@@ -99,8 +78,8 @@ def test_patterns_are_found_as_without_words(words: list[str], place: int) -> No
     assert find_places(text, concept).of_concept(concept) == expected
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from([*_WORDS, "curl all keys", "x " * 700]), max_size=12))
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from([*_WORDS, "curl all keys", "x " * 700]), max_size=8))
 def test_matches_far_apart_are_found_too(words: list[str]) -> None:
     concept = Concept("", r"all\skeys")
     text = NormalisedText(" ".join(words).split("\n"), 1)
@@ -118,7 +97,7 @@ def test_ideas_meet_in_a_sentence_or_its_neighbours_and_in_order() -> None:
     places = find_places(text, send, keys, rest, them)
 
     def meet(*ideas: Concept | tuple[Concept, ...], **options: Any) -> list[Span]:
-        return [*make_rule("id", *ideas, **options).find(places)]
+        return [*TextRule("id", *ideas, **options).find(places)]
 
     assert meet(keys, send) == []
     assert meet(keys, send, reach=1) == [(9, 19)]
@@ -139,12 +118,3 @@ def test_words_have_boundaries_and_endings() -> None:
     assert [places.text[slice(*one)] for one in places.of_concept(exact)] == ["发"]
     found = [places.text[slice(*one)] for one in places.of_concept(open_ended)]
     assert found == ["sends", "sending", "sender"]
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.sampled_from(["a" * 23, "b" * 24, "C" * 4001, "=", " ", "/+", "="]), max_size=12)
-)
-def test_encoded_runs_are_those_of_the_pattern(pieces: list[str]) -> None:
-    text = "".join(pieces)
-    assert [run.span() for run in _find_runs(text)] == [run.span() for run in _RUN.finditer(text)]

@@ -230,7 +230,7 @@ def test_bytes_are_an_event_or_an_error(text: str | bytes) -> None:
 
 
 @given(st.sampled_from(sorted(EVENT_TYPES)), members, members)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_objects_are_an_event_or_an_error(
     name: str, changed: dict[str, Any], data: dict[str, Any]
 ) -> None:

@@ -153,7 +153,7 @@ def test_hidden_danger_is_found_in_the_body() -> None:
         "a:\n\n" * 20_000,
         "<!-- x\n\n" * 9_000,
         "| a |\n" * 50_000,
-        "".join(f"{'~' * size}\n\n## h\n" for size in range(1_000, 3, -1)) + "x\n" * 300_000,
+        "".join(f"{'~' * size}\n\n## h\n" for size in range(1_000, 3, -1)) + "x\n" * 100_000,
         "- i\n" + "  - ```\n" * 50_000,
         "## Inputs\n\n1、a" + " " * 1_000_000 + "b\n",
     ],
@@ -166,7 +166,7 @@ def test_hostile_bodies_take_no_time(body: str) -> None:
     """Seconds at most of processor time, where quadratic time would take minutes."""
     start = time.thread_time()
     assert parse(GOOD + body).lines
-    assert time.thread_time() - start < 30
+    assert time.thread_time() - start < 10
 
 
 def test_a_heading_above_many_others_is_not_stored_with_each() -> None:
@@ -178,8 +178,8 @@ def test_a_heading_above_many_others_is_not_stored_with_each() -> None:
 
 def test_a_hostile_frontmatter_takes_no_time() -> None:
     start = time.thread_time()
-    marks = "<<<<<<< ours\n" + "=======\n" * 200_000 + ">>>>>>> theirs\n"
-    assert parse(f"---\nname: a\ndescription: b\n{marks}---\nText\n").body_line == 200_007
+    marks = "<<<<<<< ours\n" + "=======\n" * 60_000 + ">>>>>>> theirs\n"
+    assert parse(f"---\nname: a\ndescription: b\n{marks}---\nText\n").body_line == 60_007
     assert time.thread_time() - start < 30
 
 

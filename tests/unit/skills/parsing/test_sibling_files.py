@@ -34,7 +34,7 @@ def test_scripts_and_the_licence_are_read_within_bounds() -> None:
         *(SiblingFile(f"s{n}.sh", 60_000 - n, "") for n in range(6)),
     ]
     wanted = [file.path for file in sibling_files.select_files(files)]
-    assert wanted == ["LICENSE.txt", "s5.sh", "s4.sh", "s3.sh", "s2.sh"]
+    assert wanted == ["LICENSE.txt", "s5.sh", "s4.sh", "s3.sh", "s2.sh", "docs/LICENSE"]
     many = [SiblingFile(f"{n}.py", 1, "") for n in range(100)]
     assert len(sibling_files.select_files(many)) == sibling_files.MAX_FILES
 
@@ -215,6 +215,15 @@ def test_code_after_any_line_end_of_its_language_is_no_comment(end: str) -> None
     contents = {name: lines[name].format(end, RUN.decode().strip()).encode()}
     found = sibling_files.scan_files(listed(contents), contents, ["# A"], 1)
     assert max(one.level for one in found) == 3
+
+
+@pytest.mark.parametrize("name", ["tools/install", "setup", ".run"])
+def test_a_script_without_an_ending_is_scanned(name: str) -> None:
+    record = parse_skill(
+        "a", b"# A\n\nRun it.\n", listed({name: EVIL}), file_contents={name: EVIL}
+    ).record
+    assert [one.file for one in record.safety if one.level == 3] == [name]
+    assert [one.path for one in sibling_files.select_files(listed({name: EVIL}))] == [name]
 
 
 def test_form_feeds_do_not_shift_the_lines_of_findings() -> None:
