@@ -14,6 +14,7 @@ _LINES = re.compile(
     rf"(?:\s{{1,20}}{_CODE}{{1,23}}+(?![^\s=]))?={{0,2}}"
 )
 """Encoded text in one or more lines, of which the last may be shorter, or be another word."""
+_SHORT_RUNS = re.compile(rf"(?:{_CODE}{{0,23}}+(?:[^A-Za-z0-9+/]++|\Z))*+")
 _PART = re.compile(rf"{_CODE}{{24,}}={{0,2}}")
 _HEX = re.compile(r"(?:0x)?((?:[0-9a-fA-F]{2}){16,})")
 _ROT13 = re.compile(r"\brot[-_ ]?13\b", re.IGNORECASE)
@@ -32,13 +33,19 @@ def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
     rotated = _ROT13.search(text) if "13" in text and "rot" in text.lower() else None
     if rotated:
         yield rotated.start(), codecs.decode(text, "rot13")
-    for match in _LINES.finditer(text):
+    for match in _find_runs(text):
         found = [*_decode(match[0])]
         for _ in range(_MAX_LEVELS):
             yield from ((match.start(), decoded) for decoded in found)
-            found = [
-                inner for one in found for run in _LINES.findall(one) for inner in _decode(run)
-            ]
+            found = [inner for one in found for run in _find_runs(one) for inner in _decode(run[0])]
+
+
+def _find_runs(text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of _LINES; one pattern skips all short runs, such as words, for speed."""
+    end = 0
+    while (short := _SHORT_RUNS.match(text, end)) and (run := _LINES.match(text, short.end())):
+        yield run
+        end = run.end()
 
 
 def _decode(run: str) -> Iterator[str]:

@@ -71,10 +71,10 @@ class NormalisedText:
         if not is_code:
             whole = _EMPHASIS.sub("", _REFERENCE.sub(_resolve, whole))
         if not whole.isascii():
-            shown = (
-                line if line.isascii() else _replace_characters(line) for line in whole.split("\n")
-            )
-            whole = "\n".join(shown)
+            parts = whole.split("\n")
+            odd = "\n".join(line for line in parts if not line.isascii())
+            shown = iter(_replace_characters(odd).split("\n"))
+            whole = "\n".join(line if line.isascii() else next(shown) for line in parts)
         if not is_code and _MAYBE_SPELT_OUT.search(whole):
             whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
         # White space other than spaces is not printable.
@@ -90,7 +90,7 @@ class NormalisedText:
                 plain = [*_strip_quotes(plain)]
             if "```" in whole or "~~~" in whole:
                 self.fenced = find_fenced_lines(lines, body_line)
-        whole = "".join(_join_lines(plain, self.fenced, body_line))
+        whole = "\n".join(plain) if is_code else "".join(_join_lines(plain, self.fenced, body_line))
         self.display = whole.replace("\\\n", "  ")
         # U+0130 is the only character that grows when lowered.
         self.folded = self.display.replace("\u0130", "I").lower()

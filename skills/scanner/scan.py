@@ -14,6 +14,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
+from skills.required_words import replace_white_space
 from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_IDEAS, find_flows, may_have_flows, may_send_secrets
@@ -73,22 +74,27 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
         for path, lines in contents.items()
         if path.lower().endswith(PROGRAM_ENDINGS)
     }
-    if len(programs) < 2:
-        return
-    text = NormalisedText([*chain(*programs.values())], 1, is_code=True)
-    if not may_send_secrets(_find_places(text)):
-        return
     origins = [(path, number) for path, lines in programs.items() for number in range(len(lines))]
     codes, start = [], 0
     for path, lines in programs.items():
         found = find_script(path, lines)
         codes += [code._replace(first_line=code.first_line + start) for code in found]
         start += len(lines)
-    modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
-    names = rf"(?:import|from|require\()[\w ,.'\"/@-]{{0,80}}?\b(?:{modules})\b"
-    for line, rule in find_flows(codes) if re.search(names, text.spaced) else ():
+    whole = [*chain(*programs.values())]
+    if len(programs) < 2 or not _find_import(whole, codes):
+        return
+    if not may_send_secrets(_find_places(NormalisedText(whole, 1, is_code=True))):
+        return
+    for line, rule in find_flows(codes):
         path, number = origins[line - 1]
         yield make_finding(rule, number + 1, path, contents[path][number].strip())
+
+
+def _find_import(lines: Sequence[str], codes: Sequence[Code]) -> re.Match[str] | None:
+    """Find where one of these scripts imports another one."""
+    modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
+    imports = rf"(?:import|from|require\()[\w ,.'\"/@-]{{0,80}}?\b(?:{modules})\b"
+    return re.search(imports, replace_white_space("\n".join(lines).lower()))
 
 
 def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:

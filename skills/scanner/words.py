@@ -63,6 +63,17 @@ def _choices(pattern: FilteredPattern) -> Sequence[frozenset[str]]:
     return [frozenset(choice) for choice in pattern.choices if all(map(_is_rare, choice))]
 
 
+@cache
+def _clues(concept: Concept) -> frozenset[str]:
+    """Return words of which every text with the concept has one; empty if there are none."""
+    if not all(map(_choices, concept.patterns)):
+        return frozenset()
+    rarest = (
+        max(_choices(one), key=lambda choice: min(map(len, choice))) for one in concept.patterns
+    )
+    return frozenset(concept.words).union(*rarest)
+
+
 def _is_rare(word: str) -> bool:
     return len(word.encode()) >= _MIN_WORD or word in _MARKS
 
@@ -85,6 +96,9 @@ class Places:
         return all(any(map(self._has, group)) for group in groups)
 
     def _has(self, concept: Concept) -> bool:
+        clues = _clues(concept)
+        if clues and self._found.keys().isdisjoint(clues):
+            return False
         return next(self._find(concept), None) is not None
 
     def _find(self, concept: Concept) -> Iterator[Span]:

@@ -30,4 +30,4 @@ def ask(
             services, Deadline(SECONDS), query_id, request, asker=asker, wanted_seconds=SECONDS
         ).bundle
     except UsageError as error:
-        raise UsageError(f"{query_id}: {error}") from error
+        raise type(error)(f"{query_id}: {error}") from error

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from config.errors import UsageError
 from skills.access import UNRESTRICTED
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from skills.record import RevisionKey
 from tasks.outcomes.record_answers import QueryFacts, describe_answer
 from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.query.filling.allocation import BudgetTooSmallError
 from tasks.query.session.state import Asker
 from tasks.services import Services
 from workers.evaluation.ask import ask
@@ -22,7 +22,6 @@ ARMS = ("one_shot", "one_shot_brief", "paragraphs")
 
 _PARAGRAPHS = re.compile(r"\n[^\S\n]*\n\s*")
 _SECONDS_APART = 60.0
-_TOO_SMALL_BUDGET = ("less than one passage needs", "less than the names of what was sent earlier")
 
 
 @dataclass(slots=True)
@@ -98,9 +97,7 @@ class SessionRunner:
         )
         try:
             bundle = ask(self._services, query_id, request, Asker("", self._clock, UNRESTRICTED))
-        except UsageError as error:
-            if not any(reason in str(error) for reason in _TOO_SMALL_BUDGET):
-                raise
+        except BudgetTooSmallError:
             return None
         if session:
             facts = QueryFacts("", self._clock, session)

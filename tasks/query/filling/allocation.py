@@ -13,6 +13,10 @@ _EXTRA_ROUNDS = 4
 """Maximum times that the remaining budget is allocated again."""
 
 
+class BudgetTooSmallError(UsageError):
+    """The budget has no room for one passage, or for the names of what was sent earlier."""
+
+
 def allocate(
     filler: BundleFiller, items: list[BudgetItem], budget: int
 ) -> tuple[list[list[int] | None], Bundle]:
@@ -62,12 +66,12 @@ def _loses_skill(allocated: Sequence[list[int] | None], more: Sequence[list[int]
 
 
 def fill_smallest(filler: BundleFiller, best: BudgetItem, budget: int) -> Bundle:
-    """Return a bundle of the best skill with its shortest passage; raises UsageError if even that
-    exceeds the budget."""
+    """Return a bundle of the best skill with its shortest passage; raises BudgetTooSmallError if
+    even that exceeds the budget."""
     filled = filler.fill(allocate_smallest(best, len(filler.skills)))
     if filled.tokens <= budget:
         return filled
-    raise UsageError(
+    raise BudgetTooSmallError(
         f"a budget of {budget} tokens is less than one passage needs; give at least {filled.tokens}"
     )
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from config.errors import UsageError
 from graph.records import Link
 from skills.bundle.budget_form import BudgetForm
 from skills.bundle.model import Bundle
 from skills.bundle.token_budget import BudgetItem, allocate_tokens
 from tasks.query.filling.allocation import (
+    BudgetTooSmallError,
     allocate,
     allocate_smallest,
     drop_least_useful,
@@ -71,7 +71,7 @@ def fill_session_bundle(
     if shell.already_sent and empty.tokens <= budget:
         return empty
     if not items:
-        raise UsageError(
+        raise BudgetTooSmallError(
             f"a budget of {budget} tokens has no room for the names of the skills that were sent "
             f"earlier; give at least {empty.tokens}"
         )

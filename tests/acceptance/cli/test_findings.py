@@ -64,7 +64,7 @@ def test_findings_of_a_skill_that_is_not_published_are_refused(
     marked("skills", "remove", "crafts:glaze mixing")
     assert "was removed" in marked("findings", "crafts:glaze mixing", code=2).err
     assert (
-        "not a skill of --source other"
+        "is no skill of source other"
         in marked("findings", "crafts:kiln-firing", "--source", "other", code=2).err
     )
 
