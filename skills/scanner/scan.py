@@ -160,7 +160,8 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
     for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
     is_shell = all(code.language == "shell" for code in codes)
-    if may_have_flows(places) or (is_shell and _IGNORED.search(text.spaced)):
+    languages = {code.language for code in codes} or LANGUAGES.keys()
+    if may_have_flows(places, languages) or (is_shell and _IGNORED.search(text.spaced)):
         for line, name in find_flows(codes or tuple(find_blocks(lines, text.fenced))):
             line = min(line, len(lines))
             start = text.offset_of(line)
@@ -252,7 +253,7 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
         places = _find_places(inner)
         found = [*_find_in_words(inner, places)]
         codes = [Code(language, decoded, 1) for language in LANGUAGES]
-        flows = find_flows(codes) if may_have_flows(places) else ()
+        flows = find_flows(codes) if may_have_flows(places, LANGUAGES.keys()) else ()
         found += [_Found(rule, 3, line, "") for line, rule in flows]
         for one in found:
             reason = f"{list_rules()[one.rule].reason}, {one.quote}"

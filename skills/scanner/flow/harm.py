@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
-from skills.scanner.code_blocks import Code
+from skills.scanner.code_blocks import Code, Language
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import meanings
 from skills.scanner.flow.labels import Store
@@ -24,16 +24,19 @@ SECRETS = Concept(
 _SENDS = Concept(
     "requests httpx urlopen urlretrieve urllib urllib3 aiohttp socket smtplib smtp ftplib ftp sftp "
     "http.client paramiko curl wget fetch axios http.request https.request http.get https.get "
-    "sendbeacon got needle superagent undici request resolver xmlhttprequest websocket net.connect "
-    "net.createconnection tls.connect createtransport /dev/tcp /dev/udp scp rsync nc ncat netcat "
-    "socat telnet xh http_ https_ mail_ dig_ nslookup ping_ drill_ host_",
+    "sendbeacon needle superagent undici request( request.post resolver. xmlhttprequest websocket "
+    "net.connect net.createconnection tls.connect createtransport /dev/tcp /dev/udp scp rsync nc "
+    "ncat netcat socat telnet xh nslookup",
     r"[\"'](?:node:)?https?[\"']|\bdns\.\w",
+    r"\bgot(?:\(|\.(?:get|post|put|patch|stream)\b|[\"'])",
+    r"(?m)(?:^|[;&|(`]|\b(?:sudo|then|do|else|echo)\b)[ \t]*(?:https?|mail|dig|ping|drill|host) ",
 )
 _GIVEN = Concept("argv argparse $1 $@ $* ${1 git_archive git_bundle git_diff format-patch")
 _UPLOADS = Concept("files= -f_ -t_ -d_ --data --upload formdata body: data= nc")
 _FETCHES = Concept(
-    "urlopen urlretrieve requests httpx fetch( node-fetch axios http.get https.get got( b64decode "
-    "b32decode a85decode b85decode unhexlify fromhex base64 codecs.decode decompress atob",
+    "curl wget urlopen urlretrieve requests httpx fetch( node-fetch axios http.get https.get got( "
+    "b64decode b32decode a85decode b85decode unhexlify fromhex base64 codecs.decode decompress "
+    "atob",
     r"[\"'](?:node:)?(?:https?|got)[\"']",
 )
 _RUNS = Concept(
@@ -47,18 +50,19 @@ _SHELL_RUNS = Concept(
 )
 _DELETES = Concept("rmtree rmsync rmdirsync rimraf")
 _HOME = Concept("home expanduser homedir /root /users c:\\ '~ \"~")
+_SHELL, _PROGRAMS = frozenset[Language]({"shell"}), frozenset[Language]({"python", "javascript"})
 _FLOWS = [
-    [(idea,) for idea in ideas]
-    for ideas in (
-        (SECRETS, _SENDS),
-        (_GIVEN, _UPLOADS, _SENDS),
-        (_FETCHES, _RUNS),
-        (_SHELL_FETCHES, _SHELL_RUNS),
-        (_DELETES, _HOME),
+    (languages, [(idea,) for idea in ideas])
+    for languages, ideas in (
+        (_SHELL | _PROGRAMS, (SECRETS, _SENDS)),
+        (_SHELL | _PROGRAMS, (_GIVEN, _UPLOADS, _SENDS)),
+        (_SHELL, (_SHELL_FETCHES, _SHELL_RUNS)),
+        (_PROGRAMS, (_FETCHES, _RUNS)),
+        (_PROGRAMS, (_DELETES, _HOME)),
     )
 ]
-"""Ideas that meet in code with a harmful flow, one of each group."""
-FLOW_IDEAS = [idea for flow in _FLOWS for group in flow for idea in group]
+"""(languages, ideas that meet in code with a harmful flow, one of each group)."""
+FLOW_IDEAS = [idea for _, flow in _FLOWS for group in flow for idea in group]
 _HARM = (
     ("network", word_set("secret settings"), "secret-sent"),
     ("network", word_set("environment"), "environment-sent"),
@@ -73,14 +77,14 @@ _HARM = (
 """(sink, labels that must not reach it, rule); the first match for a use counts."""
 
 
-def may_have_flows(places: Places) -> bool:
-    """Return whether code in a text may have a harmful flow."""
-    return any(map(places.has_each, _FLOWS))
+def may_have_flows(places: Places, languages: Set[Language]) -> bool:
+    """Return whether code of these languages in a text may have a harmful flow."""
+    return any(places.has_each(ideas) for of, ideas in _FLOWS if not languages.isdisjoint(of))
 
 
 def may_send_secrets(places: Places) -> bool:
     """Return whether code in a text may send a secret."""
-    return places.has_each(_FLOWS[0])
+    return places.has_each(_FLOWS[0][1])
 
 
 def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:
