@@ -17,6 +17,7 @@ from skills.unicode_normalization import normalize
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
 _SPACES = re.compile(r"(?<=\S)[^\S\n]+")
+_BLANKS = re.compile("  +")
 _OWN_LINE = re.compile(
     r"\s*(?:$|[-*+](?:\s|$)|[|><]|[-*_]{3}|#{1,6}\s|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)"
 )
@@ -77,11 +78,14 @@ class NormalisedText:
             whole = "\n".join(line if line.isascii() else next(shown) for line in parts)
         if not is_code and _MAYBE_SPELT_OUT.search(whole):
             whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
-        # White space other than spaces is not printable.
-        plain = [
-            line if line.isprintable() and "  " not in line.lstrip() else _SPACES.sub(" ", line)
-            for line in whole.split("\n")
-        ]
+        if is_code:
+            plain = _BLANKS.sub(" ", whole.replace("\t", " ")).split("\n")
+        else:
+            # White space other than spaces is not printable.
+            plain = [
+                line if line.isprintable() and "  " not in line.lstrip() else _SPACES.sub(" ", line)
+                for line in whole.split("\n")
+            ]
         self.is_code = is_code
         self.fenced = [is_code] * len(plain)
         """For each line, whether it is in a fenced block; the fences are included."""

@@ -19,8 +19,8 @@ SECRETS = Concept(
     *meanings.SECRET_PATHS,
     *meanings.SETTINGS_PATHS,
     r"\benviron\b(?! ?\[|\.(?:get|pop|setdefault)\b)|\b(?:process|deno)\.env\b(?! ?\[|\??\.\w)",
-    r"\b(?:history|env|set) ?[|>)]|\b(?:export|declare) -p\b",
 )
+_DUMPS = Concept("", r"\b(?:history|env|set) ?[|>)]|\b(?:export|declare) -p\b")
 _SENDS = Concept(
     "requests httpx urlopen urlretrieve urllib urllib3 aiohttp socket smtplib smtp ftplib ftp sftp "
     "http.client paramiko curl wget fetch axios http.request https.request http.get https.get "
@@ -49,17 +49,14 @@ _SHELL_RUNS = Concept(
     "pwsh ./ /tmp/ <( $( _._"
 )
 _DELETES = Concept("rmtree rmsync rmdirsync rimraf")
-_HOME = Concept("home expanduser homedir /root /users c:\\ '~ \"~")
+_HOME = Concept("home expanduser homedir /root /users c:\\", r"[\"']~")
 _SHELL, _PROGRAMS = frozenset[Language]({"shell"}), frozenset[Language]({"python", "javascript"})
-_FLOWS = [
-    (languages, [(idea,) for idea in ideas])
-    for languages, ideas in (
-        (_SHELL | _PROGRAMS, (SECRETS, _SENDS)),
-        (_SHELL | _PROGRAMS, (_GIVEN, _UPLOADS, _SENDS)),
-        (_SHELL, (_SHELL_FETCHES, _SHELL_RUNS)),
-        (_PROGRAMS, (_FETCHES, _RUNS)),
-        (_PROGRAMS, (_DELETES, _HOME)),
-    )
+_FLOWS: list[tuple[frozenset[Language], list[tuple[Concept, ...]]]] = [
+    (_SHELL | _PROGRAMS, [(SECRETS, _DUMPS), (_SENDS,)]),
+    (_SHELL | _PROGRAMS, [(_GIVEN,), (_UPLOADS,), (_SENDS,)]),
+    (_SHELL, [(_SHELL_FETCHES,), (_SHELL_RUNS,)]),
+    (_PROGRAMS, [(_FETCHES,), (_RUNS,)]),
+    (_PROGRAMS, [(_DELETES,), (_HOME,)]),
 ]
 """(languages, ideas that meet in code with a harmful flow, one of each group)."""
 FLOW_IDEAS = [idea for _, flow in _FLOWS for group in flow for idea in group]
@@ -84,7 +81,7 @@ def may_have_flows(places: Places, languages: Set[Language]) -> bool:
 
 def may_send_secrets(places: Places) -> bool:
     """Return whether code in a text may send a secret."""
-    return places.has_each(_FLOWS[0][1])
+    return places.has_each([(SECRETS,), (_SENDS,)])
 
 
 def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:
