@@ -1,4 +1,4 @@
-"""Text normalised for matching, with the line and the context of each match."""
+"""Text normalised for matching, with its lines, sentences and blocks of code."""
 
 from __future__ import annotations
 
@@ -26,34 +26,9 @@ _REFERENCE = re.compile(r"&(?:#[xX][0-9a-fA-F]{1,6}|#\d{1,7}|[a-zA-Z][a-zA-Z0-9]
 _EMPHASIS = re.compile(r"\*(?<=[^\W\d_]\*)\*{0,2}(?=[^\W\d_])")
 """Marks of emphasis inside a word."""
 _ACCENTS = re.compile("[\u0300-\u036f]+")
-_ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
-"""Text before a quoted argument, as in `sh -c "…"`; such quotes are not a quotation."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
-_HEADING_LINE = re.compile(r"(?m)^ {0,3}#{1,6} [^\n]*")
-_NEGATION_REACH = 80
-"""Characters before a match that are searched for a warning."""
-
-_MAX_QUOTATION = 300
-"""Characters before a match that are searched for an opening quotation mark."""
-
-_SENTENCE = re.compile(r"[.!?;]\s|[。！？；]|\n")
-_QUOTES = "\"'“‘「『«"
-_SPEECH_QUOTES = _QUOTES + "`*>|("
-_NEGATION = re.compile(
-    r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid(?:den)?"
-    r"|prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?"
-    r"|adversarial|prohibited|disallowed|such as|instead of|rather than)\b|\be\.g\.|❌|🚫|禁止|严禁"
-    r"|不要|不运行|不执行|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如"
-)
-_ABOUT_ATTACKS = re.compile(
-    r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
-    r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
-)
-_ATTACK_HEADING = re.compile(
-    r"red flags?|attacks?|threats?|malicious|injection|suspicious|vulnerab|anti-?pattern"
-    r"|what to (?:look|watch|check)|detect|forbidden|prohibited|never|do not|don'?ts?\b|indicators?"
-    r"|bad example|warning signs|common mistakes|红线|反模式|攻击|威胁|恶意|检测|禁止|可疑"
-)
+SENTENCE_END = re.compile(r"[.!?;]\s|[。！？；]|\n")
+_SENTENCE = re.compile(rf"{SENTENCE_END.pattern}|\s\|\s")
 
 
 class NormalisedText:
@@ -63,7 +38,7 @@ class NormalisedText:
     spaces for all white space. Invisible characters are removed, wide forms and homoglyphs are
     replaced, words spelt letter by letter are joined, white space is collapsed, and the lines of a
     paragraph, or of a shell command continued by a backslash, are joined to one line.
-    `is_about_attacks`: whether the frontmatter says that the skill is about attacks.
+    `lines`: the lines before they are joined.
     """
 
     def __init__(self, lines: Sequence[str], body_line: int, *, is_code: bool = False) -> None:
@@ -99,14 +74,12 @@ class NormalisedText:
         # U+0130 is the only character that grows when lowered.
         self.folded = self.display.replace("\u0130", "I").lower()
         self.spaced = replace_white_space(self.folded)
-        head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
-        self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
-        self._lines = plain
+        self.lines = plain
 
     @cached_property
     def _starts(self) -> list[int]:
         """Offsets of all lines, and of the end."""
-        return [0, *accumulate(len(line) + 1 for line in self._lines)]
+        return [0, *accumulate(len(line) + 1 for line in self.lines)]
 
     def line_at(self, offset: int) -> int:
         """Return the line (1-based) of an offset."""
@@ -122,50 +95,9 @@ class NormalisedText:
         """Return whether an offset is in a fenced block."""
         return self.fenced[self.line_at(offset) - 1]
 
-    def is_quoted(self, offset: int, *, in_code: bool) -> bool:
-        """Return whether the match at this offset is quoted.
-
-        With `in_code`, a fenced block counts as a quotation; without it, quotes in a fenced block
-        are part of the code.
-        """
-        before = self.folded[max(0, offset - 3) : offset].rstrip(" ")
-        if _ARGUMENT.search(self.folded, max(0, offset - 6), offset):
-            return False
-        if in_code:
-            marked = before[-1:] in set(_SPEECH_QUOTES) or self.in_code(offset)
-            return marked or (self.is_about_attacks and self._within_quotes(offset))
-        return before[-1:] in set(_QUOTES) and not self.in_code(offset)
-
-    def _within_quotes(self, offset: int) -> bool:
-        """Return whether the offset is inside a quotation that begins in the same line."""
-        before = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset][-_MAX_QUOTATION:]
-        return before.count('"') % 2 == 1 or before.rfind("“") > before.rfind("”")
-
-    def is_negated(self, offset: int) -> bool:
-        """Return whether the match at this offset is advised against.
-
-        The warning is in its sentence, before the offset, or in the heading above.
-        """
-        before = self.folded[max(0, offset - _NEGATION_REACH) : offset]
-        place = bisect_right(self._headings, (offset, True)) - 1
-        is_under_attacks = place >= 0 and self._headings[place][1]
-        return is_under_attacks or bool(_NEGATION.search(_SENTENCE.split(before)[-1]))
-
-    @cached_property
-    def _headings(self) -> list[tuple[int, bool]]:
-        """(offset, whether it announces attacks) of all headings except the first.
-
-        The first heading may be the title.
-        """
-        return [
-            (found.start(), bool(_ATTACK_HEADING.search(found[0])))
-            for found in _HEADING_LINE.finditer(self.folded)
-            if not self.in_code(found.start())
-        ][1:]
-
     @cached_property
     def sentences(self) -> list[int]:
-        """Offsets of all sentences; of a script, offsets of all lines."""
+        """Offsets of all sentences and cells of tables; of a script, offsets of all lines."""
         if self.is_code:
             return self._starts[:-1]
         return [0, *(end.end() for end in _SENTENCE.finditer(self.folded))]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
 from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
+from skills.scanner.context import Context
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_IDEAS, find_flows, may_have_flows, may_send_secrets
 from skills.scanner.flow.meanings import is_known_installer
@@ -26,10 +27,10 @@ from skills.scanner.rule import list_rules
 from skills.scanner.rules.commands import COMMAND_RULES
 from skills.scanner.rules.orders import ORDER_RULES
 from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_list
-from skills.scanner.text_rule import TextRule
+from skills.scanner.text_rule import Match, TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 13
+SCANNER_VERSION = 14
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -101,7 +102,7 @@ def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
     """Return findings in a few lines: words to the reader, hidden characters, encoded text."""
     text = NormalisedText(lines, len(lines) + 1)
     found = [*_find_hidden(lines), *_find_encoded(text)]
-    found += _find_in_words(text, _find_places(text), spoken_only=True)
+    found += _find_in_words(Context(text), _find_places(text), spoken_only=True)
     return tuple(_to_finding(one, "") for one in found)
 
 
@@ -151,14 +152,14 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
     codes = tuple(find_script(path, lines)) if path else ()
     is_script = bool(codes) and not path.lower().endswith(".json")
     text = NormalisedText(lines, body_line, is_code=is_script or is_package_list(path))
-    places = _find_places(text)
+    places, context = _find_places(text), Context(text)
     yield from _find_hidden(lines)
-    yield from _find_in_words(text, places)
+    yield from _find_in_words(context, places)
     yield from _find_encoded(text)
     for package in find_packages(text, places, path):
-        yield _weigh(text, *package, speech=False)
+        yield _weigh(context, *package)
     for start, quote in find_indicators(places):
-        yield _weigh(text, "campaign-indicator", start, quote, speech=False)
+        yield _weigh(context, "campaign-indicator", start, quote)
     is_shell = all(code.language == "shell" for code in codes)
     languages = {code.language for code in codes} or LANGUAGES.keys()
     if may_have_flows(places, languages) or (is_shell and _IGNORED.search(text.spaced)):
@@ -167,7 +168,7 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
             start = text.offset_of(line)
             if not text.in_code(start):  # the text that introduces a code span may negate it
                 start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
-            yield _weigh(text, name, start, lines[line - 1].strip(), speech=False)
+            yield _weigh(context, name, start, lines[line - 1].strip())
 
 
 def _find_hidden(lines: Sequence[str]) -> Iterator[_Found]:
@@ -176,17 +177,33 @@ def _find_hidden(lines: Sequence[str]) -> Iterator[_Found]:
 
 
 def _find_in_words(
-    text: NormalisedText, places: Places, *, spoken_only: bool = False
+    context: Context, places: Places, *, spoken_only: bool = False
 ) -> Iterator[_Found]:
+    text = context.text
     for rule in _list_text_rules(text.is_code):
         spoken = _is_spoken(rule)
         if spoken or not spoken_only:
-            found = (
-                _weigh_words(text, rule, start, end)
-                for start, end in rule.find(places)
-                if spoken or not rule.spoken or not text.in_code(start)
+            matches = (
+                match
+                for match in rule.find(places)
+                if spoken or not rule.spoken or not text.in_code(match.start)
             )
+            found = _weigh_matches(context, rule, matches)
             yield from _keep_gravest(found, list_rules()[rule.rule].level)
+
+
+def _weigh_matches(context: Context, rule: TextRule, matches: Iterable[Match]) -> Iterator[_Found]:
+    """Yield the matches weighed; of overlapping ones the gravest, or the first of equal level."""
+    last, end = None, 0
+    for match in matches:
+        found = _weigh_words(context, rule, match)
+        if last and match.start >= end:
+            yield last
+            last = None
+        if last is None or found.level > last.level:
+            last, end = found, match.end
+    if last:
+        yield last
 
 
 @cache
@@ -201,11 +218,11 @@ def _list_text_rules(is_code: bool) -> Sequence[TextRule]:
     return [rule for rule in _TEXT_RULES if not (is_code and rule.spoken) or _is_spoken(rule)]
 
 
-def _weigh_words(text: NormalisedText, rule: TextRule, start: int, end: int) -> _Found:
-    quote = text.display[start:end]
+def _weigh_words(context: Context, rule: TextRule, match: Match) -> _Found:
+    quote = context.text.display[match.start : match.end]
     known = rule.rule == "powershell-download" and is_known_installer(quote)
     name = "known-download-run" if known else rule.rule
-    return _weigh(text, name, start, quote, speech=rule.spoken)
+    return _weigh(context, name, match.start, quote, speech=rule.spoken, deed=match.deed)
 
 
 def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
@@ -234,15 +251,14 @@ def _words(indicators: Concept, is_code: bool = False) -> WordFinder:
     return WordFinder((*concepts, *FLOW_IDEAS, indicators, INSTALLS))
 
 
-def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: bool) -> _Found:
-    """Return a match with its level: lower if quoted, advised against, or in text about attacks."""
-    quoted = text.is_quoted(start, in_code=speech)
-    if speech and "`" in quote and text.folded[start - 1 : start] == "`":
-        quoted = False  # only a word of the match is quoted, such as the name of a file
-    refused = text.is_negated(start)
-    of_attacks = text.is_about_attacks and (quoted if speech else quoted or refused)
-    level = max(1, list_rules()[rule].level - (quoted + refused + of_attacks))
-    return _Found(rule, level, text.line_at(start), quote)
+def _weigh(
+    context: Context, rule: str, start: int, quote: str, *, speech: bool = False, deed: int = 0
+) -> _Found:
+    """Return a match with its level. deed: as in `Match`, if it is behind the start."""
+    level = context.lower_level(
+        list_rules()[rule].level, start, start + len(quote), max(start, deed), speech=speech
+    )
+    return _Found(rule, level, context.text.line_at(start), quote)
 
 
 def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
@@ -251,7 +267,7 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
         lines = decoded.split("\n")
         inner = NormalisedText(lines, 1)
         places = _find_places(inner)
-        found = [*_find_in_words(inner, places)]
+        found = [*_find_in_words(Context(inner), places)]
         codes = [Code(language, decoded, 1) for language in LANGUAGES]
         flows = find_flows(codes) if may_have_flows(places, LANGUAGES.keys()) else ()
         found += [_Found(rule, 3, line, "") for line, rule in flows]

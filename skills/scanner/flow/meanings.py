@@ -22,7 +22,7 @@ SECRET_PATHS = (
 )
 SETTINGS_PATHS = (
     r"(?<![\w)\]])\.env(?:\.(?:local|prod\w{0,9}|dev\w{0,9}))?(?![\w.-])",
-    r"(?<!\w)\.(?:npmrc|pypirc|netrc|git-credentials|vault-token|openclaw[/\\]|clawdbot[/\\]"
+    r"(?<!\w)\.(?:npmrc|pypirc|netrc|git-credentials|vault-token|(?:openclaw|clawdbot)[/\\](?!(?:workspace|skills)[/\\](?!.*\.\.))"
     r"|(?:config/gh|docker)(?![\w-]))|credentials\.json\b",
 )
 """Patterns of paths of secrets, and of files with settings that may be secret, in lower case."""

@@ -25,7 +25,7 @@ _COLLECTOR = r"""https?://(?:[\w-]{1,60}\.){0,3} (?: webhook\.site | requestbin\
 COMMAND_RULES = (
     _make(
         "deletes-system",
-        rf"""\brm \s{{1,60}} (?:-[a-z-]{{1,20}}\s{{1,60}}){{1,4}} (?:--\s{{1,60}})?
+        rf"""(?<!bash\()\brm \s{{1,60}} (?:-[a-z-]{{1,20}}\s{{1,60}}){{1,4}} (?:--\s{{1,60}})?
              ["']? {_SYSTEM} ["']? /?\*? ["']? {_END}""",
         r"\brm \s [^\n;|]{0,60} --no-preserve-root | \bcd\s/ \s{0,2} (?:&&|;) \s{0,2} rm\s-[rf]{2}",
         r"""\bfind \s{1,60} ["']? (?:/|~|\$home) /? ["']? \s [^\n;|]{0,80}
@@ -54,7 +54,7 @@ COMMAND_RULES = (
     _make(
         "decoded-run",
         r"\bpowershell(?:\.exe)?\b [^\n]{0,60} \s -e(?:nc|ncodedcommand)? \s{1,60} [a-z0-9+/=]{20}",
-        r"""\b(?:exec|eval) \s{0,3} \( [^\n]{0,60}
+        r"""\b(?:exec|eval) \s{0,3} \( [^\n)]{0,60}
             (?: b64decode | atob | fromhex | unhexlify | buffer\.from ) \s? \(""",
     ),
     _make(

@@ -46,7 +46,7 @@ DECODES = Concept(
     r"|carry out|do what)\b",
     r"\b(?:in|as|with) (?:rot-?13|base64|hex|morse|reverse)\b[^\n]{0,120}\b(?:act on|obey"
     r"|carry out|follow (?:it|them|what))\b",
-    r"解码(?!器)[^\n。]{0,16}(?:执行|运行|照做|遵照)",
+    r"解码(?!器)[^\n。]{0,12}(?:[并再，,]|然?后)[^\n。]{0,8}(?<!可)(?:执行|运行|照做|遵照)",
 )
 # Objects of actions.
 SECRETS = Concept(
@@ -160,9 +160,12 @@ SILENCE = Concept(
 )
 # Authority of earlier instructions.
 DROPS = Concept(
-    "ignore~ disregard~ forget override set_aside discard~ void cancelled superseded suspended "
-    "lifted revoked obsolete out_of_date pay_no_attention no_longer_apply no_longer_applies "
-    "no_longer_hold 忽略 无视 忘记 抛开 作废 取消 失效 不再适用"
+    "ignore~ disregard~ forget override set_aside discard~ pay_no_attention 忽略 无视 忘记 抛开"
+)
+VOID = Concept(
+    "void cancelled superseded suspended lifted revoked obsolete out_of_date no_longer_apply "
+    "no_longer_applies no_longer_hold 作废 取消 失效 不再适用",
+    r"\b(?:ignore|disregard|forget|discard|drop)\s(?:it|them|these|those|this)\b",
 )
 EARLIER = Concept(
     "previous~ prior earlier former above you_were_given you_were_told you_got your_developers "
@@ -171,7 +174,8 @@ EARLIER = Concept(
 )
 GUIDANCE = Concept(
     "instructions instruction rules guidelines policy policies restrictions guidance safeguards "
-    "directives constraints prompt prompts orders everything whatever 指令 指示 规则 提示 规定 限制"
+    "directives constraints orders everything whatever 指令 指示 规则 提示 规定 限制",
+    r"\bprompts?\b(?!-)",
 )
 UNBOUND = Concept(
     "no_content_policy no_morals never_refuses 不受任何限制 不受任何约束 没有道德",
@@ -191,7 +195,10 @@ CONSENT = Concept(
     "ask_the_user asks_the_user user_asks user_wants user_confirms confirm_with has_confirmed "
     "user_requests ask_before ask_first if_you_want optional optionally opt-in 用户确认 用户要求"
 )
-LOGIN = Concept("authorization bearer header headers oauth log_in sign_in only except never 请求头")
+LOGIN = Concept(
+    "authorization authenticated bearer header headers oauth log_in sign_in only except never "
+    "请求头 经过身份验证"
+)
 DOCUMENTATION = Concept("documentation docs guide readme tutorial reference manual setup api 文档")
 STYLE = Concept("lint eslint css style.css npm_warnings gitignore line_length defaults .env config")
 # Fake prerequisites.
@@ -203,7 +210,8 @@ NEEDED = Concept(
 ARCHIVE = Concept("zip rar 7z archive unzip extract unpack .zip .rar .7z 压缩包 解压")
 PASSWORD_GIVEN = Concept(
     "",
-    r"\b(?:(?:password|passphrase|pwd|passcode)\b(?: is| was)?\s{0,2}[:=]?|pass(?::|(?= [`\"'])))"
+    r"(?<![&?])\b(?:(?:password|passphrase|pwd|passcode)\b(?: is| was)?\s{0,2}[:=]?"
+    r"|pass(?::|(?= [`\"'])))"
     r"\s{0,2}[`\"'“*(]{0,3}(?!(?:for|to|protected|is|and|or|of|the|you|if|from|in|with|that|which"
     r"|prompt|when|are|on|as|a)\b)[\w!@#$%^&-]{3,24}(?=[`\"'”*).,;\s]|$)",
     r"密码(?:为|是|：|:)?\s?[`\"“]?[\w!@#]{3,24}",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from skills.record import SafetyFinding
+from skills.scanner.context import Context
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.rule import find_rule, get_quote, list_rules
 from skills.scanner.rules.concepts import STANDING
@@ -44,7 +45,7 @@ def find_ordered_scripts(
     if not deeds:
         return
     text = NormalisedText(lines, body_line)
-    places = Places(text, _WORDS)
+    places, context = Places(text, _WORDS), Context(text)
     rule = list_rules()["ordered-script"]
     for path, deed in deeds.items():
         name = path.rpartition("/")[2].lower()
@@ -53,7 +54,7 @@ def find_ordered_scripts(
             if (
                 any(places.nearest(one, found.span(), *near) for one in _ORDERED)
                 and not places.nearest(_OPENLY, found.span(), *alone)
-                and not text.is_negated(found.start())
+                and not context.is_negated(found.start())
             ):
                 reason = f"{rule.reason}: {get_quote(deed)}"
                 yield SafetyFinding(rule.kind, rule.level, deed.line, reason, path)

@@ -12,7 +12,9 @@ from skills.scanner.text_rule import TextRule as _Rule
 _HIDDEN = (c.SILENCE, c.COVER_STORY, c.UNASKED, c.SECRETLY)
 
 ORDER_RULES = (
-    _Rule("override-instructions", c.DROPS, c.EARLIER, c.GUIDANCE, unless=c.STYLE, within=70),
+    _Rule("override-instructions", c.DROPS, c.EARLIER, c.GUIDANCE, unless=c.STYLE, follows=70),
+    _Rule("override-instructions", c.DROPS, c.GUIDANCE, c.EARLIER, unless=c.STYLE, follows=70),
+    _Rule("override-instructions", c.VOID, c.EARLIER, c.GUIDANCE, unless=c.STYLE, within=70),
     _Rule("override-instructions", c.UNBOUND),
     _Rule(
         "order-to-send-secrets",
