@@ -33,11 +33,15 @@ spaces. They are parts of words, though not letters by `\\w`."""
 _WORDS = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:[{MARKS}][^\W_{_CJK}]*)*")
 _ASCII_WORDS = re.compile(r"[A-Za-z0-9]+")
 """The same as _WORDS for ASCII texts, and much faster."""
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_PARTS = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|[0-9]+")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]|[a-z][A-Z]|[A-Z]{2}[a-z]")
 _IS_CJK = re.compile(rf"[{_CJK}]")
 _SIGNED = re.compile(r"(?<!\w)([CcFf])(\+\+|#)(?![A-Za-z_+#])")
 _SPELLED = {"++": "pp", "#": "sharp"}
+_INITIALS = re.compile(r"[/&](?<=(?<![^\W_])[A-Za-z].)(?=[A-Za-z](?![^\W_]))")
+"""Marks between single letters, as in A/B, I/O, Q&A."""
+_LETTER_AND_WORD = re.compile(r"-(?<=(?<![^\W_])[A-Za-z]-)(?=([^\W\d_]{2,}))")
+"""Hyphens after a single letter, as in e-mail, k-means."""
 
 _STOP_WORDS = """
 a about above after again against all also am an and any are aren as at be because been before
@@ -89,8 +93,9 @@ def tokenize(text: str) -> list[str]:
 
     Words are runs of letters and digits, with the vowel signs of Indic scripts, lowercased and
     stemmed (Snowball English). A word with a change of case, or between letters and digits, yields
-    the whole word and its parts. Stop words and words outside 2-40 characters are dropped; C++, C#
-    and F# become `cpp`, `csharp` and `fsharp`. Runs of Chinese, Japanese or Korean become character
+    the whole word and its parts, as does a letter with a hyphen (`e-mail`: `email`, `mail`). Stop
+    words and words outside 2-40 characters are dropped; C++, C# and F# become `cpp`, `csharp` and
+    `fsharp`, A/B and Q&A become `ab` and `qa`. Runs of Chinese, Japanese or Korean become character
     bigrams, with traditional characters replaced by simplified ones.
     """
     words = _ASCII_WORDS
@@ -101,6 +106,7 @@ def tokenize(text: str) -> list[str]:
         words = _WORDS
     if "#" in text or "++" in text:
         text = _SIGNED.sub(_spelled, text)
+    text = _LETTER_AND_WORD.sub(_join, _INITIALS.sub("", text))
     # Runs of Chinese and long words seldom recur; a cache would keep whole texts.
     split = (
         _split_known_word(word)
@@ -113,6 +119,10 @@ def tokenize(text: str) -> list[str]:
 
 def _spelled(match: re.Match[str]) -> str:
     return match.group(1) + _SPELLED[match.group(2)]
+
+
+def _join(hyphen: re.Match[str]) -> str:
+    return f"{hyphen[1].lower()} "
 
 
 def word_count(tokens: Sequence[str]) -> float:

@@ -16,6 +16,18 @@ def test_words_split_at_case_and_digits_keep_the_whole() -> None:
     assert tokenize("mp4") == ["mp4", "mp"]
 
 
+def test_letters_beyond_ascii_are_no_parts_of_their_own() -> None:
+    assert tokenize("Größe2") == ["größe2", "größe"]
+    assert tokenize("ÉtatCivil") == ["étatcivil", "état", "civil"]
+
+
+def test_single_letters_with_a_mark_are_parts_of_words() -> None:
+    assert tokenize("A/B test, R&D and Q&A") == ["ab", "test", "rd", "qa"]
+    assert tokenize("E-Mail") == tokenize("e-mail") == ["email", "mail"]
+    assert tokenize("图 k-means 图") == ["图", "kmean", "mean", "图"]
+    assert tokenize("and/or /a/etc 3-tier ab-test") == ["tier", "ab", "test"]
+
+
 def test_stop_words_and_odd_lengths_are_left_out() -> None:
     assert tokenize("the x of " + "y" * (MAX_TOKEN_LENGTH + 1)) == []
 
@@ -25,7 +37,7 @@ def test_snake_and_kebab_case_are_words() -> None:
 
 
 def test_chinese_runs_become_bigrams_and_single_characters_stay() -> None:
-    assert tokenize("读取日志 A/B 图") == ["读取", "取日", "日志", "图"]
+    assert tokenize("读取日志 A 图") == ["读取", "取日", "日志", "图"]
     assert word_count(tokenize("读取日志 log")) == 2.5
 
 
