@@ -43,6 +43,9 @@ _INITIALS = re.compile(r"[/&](?<=(?<![^\W_])[A-Za-z].)(?=[A-Za-z](?![^\W_]))")
 _LETTER_AND_WORD = re.compile(r"-(?<=(?<![^\W_])[A-Za-z]-)(?=([^\W\d_]{2,}))")
 """Hyphens after a single letter, as in e-mail, k-means."""
 
+_TURKISH = str.maketrans("İı", "Ii")
+"""Turkish letters i; Python's lower case of İ is an i with a combining dot."""
+
 _STOP_WORDS = """
 a about above after again against all also am an and any are aren as at be because been before
 being below between both but by can cannot could couldn did didn do does doesn doing don down
@@ -100,7 +103,7 @@ def tokenize(text: str) -> list[str]:
     """
     words = _ASCII_WORDS
     if not text.isascii():
-        text = normalize("NFKC", text)
+        text = normalize("NFKC", text).translate(_TURKISH)
         if _IS_CJK.search(text):
             text = to_simplified(text)
         words = _WORDS

@@ -19,6 +19,7 @@ def test_words_split_at_case_and_digits_keep_the_whole() -> None:
 def test_letters_beyond_ascii_are_no_parts_of_their_own() -> None:
     assert tokenize("Größe2") == ["größe2", "größe"]
     assert tokenize("ÉtatCivil") == ["étatcivil", "état", "civil"]
+    assert tokenize("İstanbul KAPI") == tokenize("istanbul kapı") == ["istanbul", "kapi"]
 
 
 def test_single_letters_with_a_mark_are_parts_of_words() -> None:
