@@ -248,15 +248,6 @@ def test_a_full_disk_is_reported_and_harms_nothing(packed: tuple[RevisionStore, 
     assert_complete(store, packs)
 
 
-def test_an_index_of_a_version_without_packs_is_read(packed: tuple[RevisionStore, Path]) -> None:
-    store, packs = packed
-    with store.write_transaction() as connection:
-        connection.execute("DROP TABLE packs")
-        connection.execute("DROP TABLE store")
-    assert_complete(store, packs)
-    assert store.identity() is None
-
-
 def test_the_index_packs_what_is_worth_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("search.local.index._MAX_UNPACKED", 10)
     monkeypatch.setattr("search.local.index._MIN_PACKED", 3)

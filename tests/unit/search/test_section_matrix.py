@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -197,21 +196,3 @@ def test_estimates_of_codes_follow_the_cosines(topics: np.ndarray) -> None:
     for query in vectors_around(topics, 4, 5):
         estimates = codes.estimate(query, 500)
         assert np.corrcoef(estimates, vectors @ query)[0, 1] > 0.6
-
-
-def test_a_store_without_a_list_of_embedded_revisions_gets_one(
-    tmp_path: Path, template: SkillDocument, topics: np.ndarray
-) -> None:
-    made = Library(tmp_path, template, topics)
-    made.add(range(3), 1)
-    made.index.close()
-    with closing(sqlite3.connect(tmp_path / "revisions.sqlite")) as connection:
-        connection.execute("DROP TABLE embedded")
-    reading = LocalSearchIndex(tmp_path, "m", DIMENSION, writable=False)
-    query = vectors_around(topics, 6, 1)[0]
-    assert reading.search_many([SectionSearch(query, 5, Filters())]) == [[]]
-    again = LocalSearchIndex(tmp_path, "m", DIMENSION, writable=True)
-    for index in (again, reading):
-        found = index.search_many([SectionSearch(query, 5, Filters())])[0]
-        assert {hit.key for hit in found} == set(made.vectors)
-        index.close()
