@@ -95,7 +95,7 @@ def _folder_dimension(folder: Path) -> int | None:
             return None
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return int(config["hidden_size"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,28 @@ def test_the_dimension_of_joined_vectors_is_known(tmp_path: Path, mode: str) -> 
     encoder = load_encoder(settings)
     assert encoder.dimension == (384 if mode == "text" else 768)
     assert encoder_identity(settings) == (encoder.model, encoder.dimension)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("1_Pooling/config.json", None),
+        ("1_Pooling/config.json", "[]"),
+        ("modules.json", "[{}]"),
+        ("config_sentence_transformers.json", "[]"),
+    ],
+)
+def test_a_folder_with_a_missing_or_damaged_file_is_refused(
+    folder: Path, file: str, content: str | None
+) -> None:
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_text(content, encoding="utf-8")
+    settings = EncoderSettings(model=str(folder))
+    with pytest.raises(PermanentError, match="cannot be loaded"):
+        load_encoder(settings)
+    with suppress(PermanentError):
+        encoder_identity(settings)
 
 
 def test_static_embeddings_are_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -730,6 +731,21 @@ class TestLocalFiles:
         lock.close()
         index.add([document("kiln")])
         assert search(index, "kiln") == ["home:kiln"]
+        index.close()
+
+    def test_what_a_failed_deletion_took_from_the_engines_is_added_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        index = open_local(tmp_path)
+        one = completed(document("lathe"), written("turning"))
+        index.add([one, completed(document("kiln"), written("pottery"))])
+        with monkeypatch.context() as patch:
+            patch.setattr(index._store, "delete", Mock(side_effect=TransientError("full")))
+            with pytest.raises(TransientError):
+                index.delete([one.key])
+        assert search(index, "lathe") == search_completed(index, "turning") == []
+        index.add([one])
+        assert search(index, "lathe") == search_completed(index, "turning") == ["home:lathe"]
         index.close()
 
     def test_a_deletion_that_failed_is_completed_when_it_is_repeated(self, tmp_path: Path) -> None:
