@@ -7,19 +7,22 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
 from config.errors import PermanentError
 from config.settings import EncoderSettings
+from search.models.batch_encoder import BatchEncoder, Ids, Mask
 from search.models.identity import PLAIN_MODEL, SMALL_MODEL, TRAINING_FILE, model_path
 from search.models.load_models import encoder_identity, load_encoder
-from search.models.model_families import known_languages, known_prompts
+from search.models.model_families import Prompts, known_languages, known_prompts
 from search.models.packed_weights import ModelSizes
-from search.protocol import Encoder
+from search.protocol import Encoder, Vector
 from search.scoring import cosine_scale
 
 TEXTS = [
@@ -319,3 +322,25 @@ def test_the_network_written_out_is_that_of_transformers() -> None:
             expected = theirs(input_ids=ids, attention_mask=attended)[0]
             found = ours(ids, attended)
         assert (found - expected)[attended.bool()].abs().max() < 1e-5
+
+
+class OverflowingEncoder(BatchEncoder):
+    """An encoder whose network overflows."""
+
+    def __init__(self) -> None:
+        sizes = {"limit": 8, "dimension": 2, "padding": 0}
+        super().__init__(EncoderSettings(), prompts=Prompts(), low_precision=False, **sizes)
+
+    @override
+    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[1] for _ in texts]
+
+    @override
+    def _run(self, ids: Ids, mask: Mask) -> Vector:
+        return np.array([[1.0, 0.0], [np.nan, 1.0]], dtype=np.float32)
+
+
+def test_vectors_that_are_not_finite_are_refused() -> None:
+    """A single one in the index would make the mean of all, and so every code, useless."""
+    with pytest.raises(PermanentError, match="not finite"):
+        OverflowingEncoder().encode_texts(["a", "b"])
