@@ -19,7 +19,7 @@ from skills.record import RevisionKey
 
 DIMENSION = 96
 SECTIONS = 25
-EXACT_ROWS = 2_000
+EXACT_ROWS = 1_000
 SKILLS = 2 * EXACT_ROWS // SECTIONS
 
 

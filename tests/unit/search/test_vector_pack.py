@@ -83,7 +83,7 @@ def check(index: LocalSearchIndex, present: Sequence[RevisionKey]) -> None:
             assert np.allclose([hit.score for hit in found], [-one for one, _ in wanted[:5]])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(STEPS)
 def test_mapped_and_recent_vectors_answer_as_all_in_memory(
     steps: list[tuple[str, set[RevisionKey]]],
