@@ -22,7 +22,6 @@ from search.blob_codec import (
     unpack_hashes,
     unpack_passage_terms,
 )
-from search.local.compaction import rewrite_store
 from search.local.completed_engine import CompletedEngine
 from search.local.engine_documents import OWN_TEXT, read_documents
 from search.local.local_records import LocalRecords
@@ -88,7 +87,6 @@ class LocalSearchIndex(SearchIndex):
         self._store = RevisionStore(folder / "revisions.sqlite", identity, writable=writable)
         self._engine = MainDeltaEngine(folder / "terms", writable=writable)
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
-        self._path = folder / "revisions.sqlite"
         self._packs = folder / "packs"
         self._keys = RowKeys(self._store, self._packs)
         self._matrix = VectorMatrix(self._store, self._packs, dimension)
@@ -180,7 +178,7 @@ class LocalSearchIndex(SearchIndex):
             self._completed.rewrite()
             for pack in (self._forward_pack, self._vector_pack, self._section_pack):
                 pack.rewrite()
-            rewrite_store(self._path)
+            self._store.overwrite_deleted()
 
     # -- searching
 

@@ -260,6 +260,20 @@ class RevisionStore:
                 for table in ("revisions", "completed", "with_vectors", "embedded"):
                     connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))  # noqa: S608 - constants
 
+    def overwrite_deleted(self) -> None:
+        """Write the file anew, so that neither it nor its log holds anything of deleted rows.
+
+        Raises TransientError while another connection reads or writes.
+        """
+        with self.read_connection() as connection:
+            connection.execute("VACUUM")
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            raise TransientError(
+                f"{self._path}: deleted rows cannot be overwritten while another process reads; "
+                "stop it and try again"
+            )
+
     # -- reading
 
     def row_numbers(
