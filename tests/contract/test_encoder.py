@@ -215,6 +215,14 @@ def test_identity_changes_with_all_that_changes_vectors(folder: Path) -> None:
     assert encoder_identity(plain.model_copy(update={"query_prompt": "ask: "})) == found[-1]
 
 
+def test_identity_changes_with_weights_in_the_format_of_torch(folder: Path) -> None:
+    settings = EncoderSettings(model=str(folder))
+    weights = (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    before = encoder_identity(settings)
+    weights.write_bytes(b"another model")
+    assert encoder_identity(settings) != before
+
+
 def test_languages_that_a_training_wrote_down(folder: Path) -> None:
     (folder / TRAINING_FILE).write_text(json.dumps({"languages": ["zh"]}), encoding="utf-8")
     assert load_encoder(EncoderSettings(model=str(folder))).languages == {"zh"}
