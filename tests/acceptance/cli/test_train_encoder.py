@@ -9,7 +9,20 @@ from pathlib import Path
 from tests.support.program.program import ROOT, ForkServer, Skillbus
 
 EXAMPLES = ROOT / "examples"
-SHORT = ("--pairs", "2", "--tokens", "32", "--rank", "2", "--threads", "1", "--batch-size", "16")
+SHORT = (
+    "--pairs",
+    "1",
+    "--tokens",
+    "32",
+    "--rank",
+    "2",
+    "--layers",
+    "1",
+    "--threads",
+    "1",
+    "--batch-size",
+    "16",
+)
 
 
 def test_a_trained_encoder_serves_a_library(
