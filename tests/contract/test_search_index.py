@@ -40,11 +40,11 @@ from skills.parsing.parse_skill import parse_skill
 from skills.record import Completion, RevisionKey
 from tests.support.program.fresh_processes import FRESH
 from tests.support.program.program import wait_for
+from tests.support.samples.documents import ANY, make_document
 from tests.support.samples.searches import search_lexical, search_vectors
 from tests.support.servers.elastic import ElasticIndices
 
 MODEL, DIMENSION = "hashing:1", 16
-ANY = Filters()
 
 Opener = Callable[..., SearchIndex]
 
@@ -92,15 +92,11 @@ def document(
     text = f"---\nname: {name}\ndescription: Helps with {title}\n---\n"
     text += BODY.format(title=title, body=body)
     parsed = parse_skill(name, text.encode())
-    analysis = analyse_skill(parsed)
     named = {key: (value,) for key, value in filters.items()}
-    return SkillDocument(
-        key=RevisionKey(f"{source}:{name}", seq),
+    return make_document(
+        RevisionKey(f"{source}:{name}", seq),
+        parsed,
         content_hash=f"hash of {name} {seq}",
-        parsed=parsed,
-        fields=analysis.fields,
-        forward=analysis.forward,
-        passage_terms=analysis.passage_terms,
         vectors=unit(sum(map(ord, text)), 2),
         section_hashes=section_text_hashes(MODEL, parsed),
         filters=Filters(source=(source,), **named),

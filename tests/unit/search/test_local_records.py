@@ -23,14 +23,14 @@ from search.local.packs.column_pack import PackWriter
 from search.local.packs.forward_pack import forward_format
 from search.local.revision_store import RevisionStore, read_identity
 from search.packed_records import HashLists, PackedRecords
-from search.protocol import Filters, SkillDocument
+from search.protocol import SkillDocument
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.record_source import MemoryRecords, RecordSource
 from search.scoring.score_candidates import score_candidates
-from search.skill_analysis import analyse_skill
 from search.text.query_understanding import understand
 from skills.parsing.parse_skill import parse_skill
 from skills.record import Completion, RevisionKey
+from tests.support.samples.documents import make_document
 
 MODEL, DIMENSION = "hashing:1", 4
 COMPLETION = Completion("prompts", "m", 1, {"prompts": ("Clean the sluice",)})
@@ -51,18 +51,8 @@ def document(number: int) -> SkillDocument:
     )
     if number % 5 == 0:
         parsed = parsed.with_completions((COMPLETION,))
-    analysis = analyse_skill(parsed)
-    return SkillDocument(
-        key=RevisionKey(f"home:{name}", number + 1),
-        content_hash=str(number),
-        parsed=parsed,
-        fields=analysis.fields,
-        forward=analysis.forward,
-        passage_terms=analysis.passage_terms,
-        vectors=np.full((2, DIMENSION), number + 1, dtype=np.float32),
-        section_hashes=(),
-        filters=Filters(),
-    )
+    key = RevisionKey(f"home:{name}", number + 1)
+    return make_document(key, parsed, vectors=np.full((2, DIMENSION), number + 1, dtype=np.float32))
 
 
 DOCUMENTS = [document(number) for number in range(24)]

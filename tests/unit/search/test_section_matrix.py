@@ -13,9 +13,9 @@ import pytest
 from search.binary_codes import BinaryCodes
 from search.local.index import LocalSearchIndex
 from search.protocol import Filters, SectionSearch, SkillDocument
-from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
+from tests.support.samples.documents import make_document
 
 DIMENSION = 96
 SECTIONS = 25
@@ -45,18 +45,8 @@ def document(number: int, seq: int, template: SkillDocument) -> SkillDocument:
 @pytest.fixture(scope="module")
 def template() -> SkillDocument:
     parsed = parse_skill("loom", b"---\nname: loom\ndescription: Warps\n---\nWarp it.\n")
-    analysis = analyse_skill(parsed)
-    return SkillDocument(
-        key=RevisionKey("home:loom", 1),
-        content_hash="h",
-        parsed=parsed,
-        fields=analysis.fields,
-        forward=analysis.forward,
-        passage_terms=analysis.passage_terms,
-        vectors=np.eye(2, DIMENSION, dtype=np.float32),
-        section_hashes=(),
-        filters=Filters(),
-    )
+    vectors = np.eye(2, DIMENSION, dtype=np.float32)
+    return make_document(RevisionKey("home:loom", 1), parsed, vectors=vectors)
 
 
 @pytest.fixture(scope="module")
