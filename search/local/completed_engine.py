@@ -7,16 +7,14 @@ model stays as it was, and no index has to be rebuilt to get completions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
-from search.blob_codec import unpack_filters
-from search.local.revision_store import SQL_BATCH, RevisionStore
+from search.local.engine_documents import COMPLETED, read_documents
+from search.local.revision_store import RevisionStore
 from search.local.tantivy_engine import COMPLETED_BOOSTS, EngineDocument, TantivyEngine
 from search.protocol import Filters, SkillDocument
-from search.skill_analysis import analyse_skill
-from skills import record_codec
-from skills.batches import batches
 from skills.record import RevisionKey
 
 
@@ -52,21 +50,12 @@ class CompletedEngine:
     def rewrite(self) -> None:
         """Write the engine anew, without anything of deleted documents."""
         if (engine := self._find()) is not None:
-            rows = self._store.completed_keys()
-            engine.rewrite(self._read(rows))
+            documents = read_documents(self._store, self._store.completed_keys(), COMPLETED)
+            engine.rewrite(chain.from_iterable(documents))
 
     def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
-        for batch in batches(lost, SQL_BATCH):
-            self._write(list(self._read({number: lost[number] for number in batch})))
-
-    def _read(self, rows: Mapping[int, RevisionKey]) -> Iterator[EngineDocument]:
-        """Yield the documents of rows that the store has."""
-        for batch in batches(rows, SQL_BATCH):
-            columns = self._store.columns([rows[n] for n in batch], ("parsed", "filters"))
-            for number in batch:
-                if (row := columns.get(rows[number])) is not None:
-                    tokens = analyse_skill(record_codec.load(row[0])).fields[-1]
-                    yield EngineDocument(number, (tokens,), unpack_filters(str(row[1])))
+        for documents in read_documents(self._store, lost, COMPLETED):
+            self._write(documents)
 
     def add(self, numbers: Sequence[int | None], documents: Sequence[SkillDocument]) -> None:
         """Write the documents that have completions, unless the engine has them already.
@@ -79,7 +68,7 @@ class CompletedEngine:
             if one.forward.completed
         ]
         fresh = [
-            EngineDocument(n, (one.fields[-1],), one.filters)
+            EngineDocument(n, one.fields[COMPLETED], one.filters)
             for n, one in completed
             if n is not None
         ]

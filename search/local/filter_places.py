@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,7 +14,7 @@ class FilterPlaces:
     """The filter values of rows, by place; places are added in order and never removed."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[str, str], list[int]] = {}
+        self._places: dict[tuple[str, str], array[int]] = {}
         self._filters: list[Filters] = []
 
     def add(self, place: int, filters: Filters) -> None:
@@ -20,7 +22,7 @@ class FilterPlaces:
         self._filters.append(filters)
         for name in FILTER_NAMES:
             for value in getattr(filters, name):
-                self._places.setdefault((name, value), []).append(place)
+                self._places.setdefault((name, value), array("i")).append(place)
 
     def of(self, place: int) -> Filters:
         """Return the values of the row at a place."""
@@ -35,7 +37,9 @@ class FilterPlaces:
                 continue
             passing = np.zeros(size, dtype=np.bool_)
             for value in values:
-                places = self._places.get((name, value), ())
-                passing[[place for place in places if place < size]] = True
+                known = self._places.get((name, value), array("i"))
+                # A copy, since an array that others read cannot grow.
+                places = np.frombuffer(known.tobytes(), dtype=np.intc)
+                passing[places[places < size]] = True
             allowed = passing if allowed is None else allowed & passing
         return allowed

@@ -9,7 +9,8 @@ so that a deletion that failed can be repeated: it finds the numbers of the rows
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +22,20 @@ from search.blob_codec import (
     unpack_hashes,
     unpack_passage_terms,
 )
-from search.local.compaction import rewrite_store
 from search.local.completed_engine import CompletedEngine
+from search.local.engine_documents import OWN_TEXT, read_documents
 from search.local.local_records import LocalRecords
 from search.local.main_delta_engine import MainDeltaEngine
 from search.local.packs.column_pack import PackWriter
 from search.local.packs.forward_pack import forward_format
 from search.local.packs.section_pack import section_format
 from search.local.packs.vector_pack import vector_format
-from search.local.revision_store import SQL_BATCH, RevisionStore
+from search.local.revision_store import RevisionStore
 from search.local.row_keys import RowKeys
 from search.local.section_matrix import SectionMatrix
 from search.local.tantivy_engine import EngineDocument
 from search.local.vector_matrix import VectorMatrix
 from search.protocol import (
-    TEXT_FIELDS,
     FilterSearch,
     ForwardRecord,
     Hit,
@@ -47,9 +47,8 @@ from search.protocol import (
     Vector,
     VectorSearch,
 )
-from search.skill_analysis import ANALYSIS_VERSION, analyse_skill
+from search.skill_analysis import ANALYSIS_VERSION
 from skills import record_codec
-from skills.batches import batches
 from skills.record import RevisionKey
 
 STORAGE_VERSION = 1
@@ -88,7 +87,6 @@ class LocalSearchIndex(SearchIndex):
         self._store = RevisionStore(folder / "revisions.sqlite", identity, writable=writable)
         self._engine = MainDeltaEngine(folder / "terms", writable=writable)
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
-        self._path = folder / "revisions.sqlite"
         self._packs = folder / "packs"
         self._keys = RowKeys(self._store, self._packs)
         self._matrix = VectorMatrix(self._store, self._packs, dimension)
@@ -118,19 +116,8 @@ class LocalSearchIndex(SearchIndex):
 
     def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
         """Write rows to the engine that it lacks because of a kill or a full disk."""
-        for batch in batches(lost, SQL_BATCH):
-            self._engine.write(list(self._read_fields({number: lost[number] for number in batch})))
-
-    def _read_fields(self, rows: Mapping[int, RevisionKey]) -> Iterator[EngineDocument]:
-        """Yield the documents of rows that the store has."""
-        for batch in batches(rows, SQL_BATCH):
-            columns = self._store.columns([rows[n] for n in batch], ("parsed", "filters"))
-            for number in batch:
-                if (row := columns.get(rows[number])) is not None:
-                    analysis = analyse_skill(record_codec.load(row[0]))
-                    yield EngineDocument(
-                        number, _text_fields(analysis.fields), unpack_filters(str(row[1]))
-                    )
+        for documents in read_documents(self._store, lost, OWN_TEXT):
+            self._engine.write(documents)
 
     # -- writing
 
@@ -141,7 +128,7 @@ class LocalSearchIndex(SearchIndex):
         with self._write_lock:
             numbers = self._store.insert(documents)
             fresh = [
-                EngineDocument(number, _text_fields(document.fields), document.filters)
+                EngineDocument(number, document.fields[OWN_TEXT], document.filters)
                 for number, document in zip(numbers, documents, strict=True)
                 if number is not None
             ]
@@ -186,11 +173,12 @@ class LocalSearchIndex(SearchIndex):
         """Rewrite all files that repeat rows, then the rows. The lexical engines cannot merge their
         files on demand, so all revisions are analysed again."""
         with self._write_lock:
-            self._engine.rewrite(self._read_fields(self._store.keys()))
+            documents = read_documents(self._store, self._store.keys(), OWN_TEXT)
+            self._engine.rewrite(chain.from_iterable(documents))
             self._completed.rewrite()
             for pack in (self._forward_pack, self._vector_pack, self._section_pack):
                 pack.rewrite()
-            rewrite_store(self._path)
+            self._store.overwrite_deleted()
 
     # -- searching
 
@@ -229,8 +217,8 @@ class LocalSearchIndex(SearchIndex):
         rows = self._store.columns(keys, ("forward",))
         return {key: unpack_forward(blob) for key, (blob,) in rows.items()}
 
-    def get_identity(self) -> str | None:
-        """Return the unique id of this index; None if no version with such ids has written it."""
+    def get_identity(self) -> str:
+        """Return the unique id of this index."""
         return self._store.identity()
 
     def open_records(
@@ -296,7 +284,7 @@ class LocalSearchIndex(SearchIndex):
 
     @override
     def complete_keys(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
-        return set(self._store.columns(keys, ("forward",)))
+        return set(self._store.row_numbers(keys))
 
     @override
     def max_seq(self) -> int:
@@ -322,8 +310,3 @@ class LocalSearchIndex(SearchIndex):
                 self._engine.close()
                 self._completed.close()
                 self._store.close()
-
-
-def _text_fields(fields: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
-    """Return the token streams of TEXT_FIELDS."""
-    return fields[: len(TEXT_FIELDS)]

@@ -40,7 +40,7 @@ class MainDeltaEngine:
         return self._delta
 
     def _find_delta(self) -> TantivyEngine | None:
-        """Return the delta; None for a reader if no version with a delta has written the index."""
+        """Return the delta; None for a reader if no process has written one."""
         exists = self._delta or self._writable or TantivyEngine.exists(self._delta_folder)
         return self._open_delta() if exists else None
 

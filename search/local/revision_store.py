@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -63,7 +63,7 @@ class RevisionStore:
         self._model = identity["model"]
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._opened: list[sqlite3.Connection] = []
-        self._write_lock = threading.RLock()
+        self._write_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._watch_lock = threading.Lock()
         self._watch: sqlite3.Connection | None = None
@@ -73,13 +73,11 @@ class RevisionStore:
         if writable:
             path.parent.mkdir(parents=True, exist_ok=True)
             with self.write_transaction() as connection:
-                known = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
                 connection.executescript(
                     "BEGIN IMMEDIATE;"
                     + files("search.local").joinpath("schema.sql").read_text(encoding="utf-8")
                 )
                 connection.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", identity.items())
-                self._fill_new_tables(connection, known)
         self._check(identity)
 
     def _check(self, identity: dict[str, str]) -> None:
@@ -118,8 +116,7 @@ class RevisionStore:
                 self._writer = self._connect()
             connection = self._writer
             try:
-                if not connection.in_transaction:
-                    connection.execute("BEGIN IMMEDIATE")
+                connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
             finally:
@@ -240,22 +237,6 @@ class RevisionStore:
             )
             _mark_embedded(connection, number, unpack_hashes(stored.fetchone()[0]))
 
-    def _fill_new_tables(self, connection: sqlite3.Connection, known: Collection[str]) -> None:
-        """Fill the tables of revisions with vectors in a store that was created before them.
-
-        known: names of the tables that the store had. Every revision had skill vectors then.
-        """
-        if "with_vectors" not in known:
-            connection.execute(
-                "INSERT INTO with_vectors (position, number) SELECT number, number FROM revisions"
-            )
-        if "embedded" not in known:
-            rows = connection.execute(
-                "SELECT number, section_hashes FROM revisions ORDER BY number"
-            )
-            for number, blob in rows.fetchall():
-                _mark_embedded(connection, number, unpack_hashes(blob))
-
     def delete(self, numbers: Sequence[int]) -> None:
         """Delete rows, and the vectors that no other row uses."""
         with self.write_transaction() as connection:
@@ -278,6 +259,20 @@ class RevisionStore:
                 )
                 for table in ("revisions", "completed", "with_vectors", "embedded"):
                     connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))  # noqa: S608 - constants
+
+    def overwrite_deleted(self) -> None:
+        """Write the file anew, so that neither it nor its log holds anything of deleted rows.
+
+        Raises TransientError while another connection reads or writes.
+        """
+        with self.read_connection() as connection:
+            connection.execute("VACUUM")
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            raise TransientError(
+                f"{self._path}: deleted rows cannot be overwritten while another process reads; "
+                "stop it and try again"
+            )
 
     # -- reading
 
@@ -318,12 +313,9 @@ class RevisionStore:
                 for text, scale, data in select_vectors(connection, hashes)
             }
 
-    def identity(self) -> str | None:
-        """Return the unique id of this store; None if no version with such ids has written it."""
+    def identity(self) -> str:
+        """Return the unique id of this store."""
         with self.read_connection() as connection:
-            table = "SELECT 1 FROM sqlite_master WHERE name = 'store'"
-            if connection.execute(table).fetchone() is None:
-                return None
             return str(connection.execute("SELECT identity FROM store").fetchone()[0])
 
     def max_seq(self) -> int:

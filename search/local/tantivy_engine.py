@@ -251,10 +251,13 @@ class TantivyEngine:
 
     def missing_numbers(self, numbers: Iterable[int]) -> list[int]:
         """Return the given numbers that no document has."""
+        numbers = list(numbers)
         with self._translate_errors():
             self._reload_if_changed()
-            searcher = self._index.searcher()
-            return [number for number in numbers if not searcher.doc_freq("row", str(number))]
+            # Not by document frequencies, which count deleted documents.
+            rows = self._tantivy.Query.term_set_query(self._schema, "row", [*map(str, numbers)])
+            found = dict(_search(self._index.searcher(), rows, len(numbers)))
+        return [number for number in numbers if number not in found]
 
     def _query(
         self,

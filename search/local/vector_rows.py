@@ -58,7 +58,7 @@ def list_numbers(
 ) -> list[int] | None:
     """Return the row numbers at positions above `after` up to `last`; None if there are `unless` of
     them, which is checked first because it is faster."""
-    between = f"FROM {_rows_of(connection, table)} WHERE position > ? AND position <= ?"
+    between = f"FROM {table} WHERE position > ? AND position <= ?"
     count = connection.execute(f"SELECT COUNT(*) {between}", (after, last)).fetchone()[0]
     if count == unless:
         return None
@@ -132,7 +132,7 @@ def _read_rows(
     sampled = f" AND {_sampled(table, step)}" if step > 1 else ""
     statement = (
         f"SELECT position, number, skill_id, seq, filters, {column}"  # noqa: S608 - constants
-        f" FROM {_rows_of(connection, table)} JOIN revisions USING (number)"
+        f" FROM {table} JOIN revisions USING (number)"
         f" WHERE position > ?{sampled} ORDER BY position"
     )
     known: dict[str, Filters] = {}
@@ -157,13 +157,3 @@ def _read_int8(connection: sqlite3.Connection, hashes: set[bytes]) -> dict[bytes
         text: data if scale else quantise(dequantise(scale, data))[1]
         for text, scale, data in select_vectors(connection, hashes)
     }
-
-
-def _rows_of(connection: sqlite3.Connection, table: Table) -> str:
-    """Return the table, or a query in its place if no version with this table has written the
-    store."""
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
-    if found.fetchone() is not None:
-        return table
-    condition = "" if table == "with_vectors" else " WHERE 0"
-    return f"(SELECT number AS position, number FROM revisions{condition})"  # noqa: S608 - a constant

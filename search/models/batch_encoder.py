@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from config.errors import PermanentError
 from config.settings import EncoderSettings
 from search.models.identity import model_version, trained_languages
 from search.models.model_families import Prompts, with_mixtures
@@ -31,7 +32,8 @@ class BatchEncoder(Encoder):
     """An `Encoder` over a network that encodes a batch of padded texts at a time.
 
     prompts: put before queries and texts. limit: tokens of a text; the rest is cut. low_precision:
-    whether the network multiplies in bfloat16. Vectors are normalised in float32.
+    whether the network multiplies in bfloat16. Vectors are normalised in float32. Encoding raises
+    PermanentError for vectors that are not finite.
     """
 
     def __init__(
@@ -107,6 +109,10 @@ class BatchEncoder(Encoder):
         if self.on_encoded is not None and len(texts):
             self.on_encoded(len(texts), tokens, seconds)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(norms).all():
+            raise PermanentError(
+                f"the encoder {self._model} makes vectors that are not finite; name another model"
+            )
         return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
 
     def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Ids, Mask]]:

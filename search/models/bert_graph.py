@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -36,19 +36,17 @@ _core_lock = threading.Lock()
 class BertGraph:
     """An encoder with mean pooling. Threads may share it.
 
-    read_weights: reads the weights, each time the network is compiled. low_precision: multiplies
-    in bfloat16. Raises PermanentError if the network cannot be compiled.
+    weights: kept, since compiled networks share their memory. low_precision: multiplies in
+    bfloat16. Raises PermanentError if the network cannot be compiled.
 
     OpenVINO computes in threads of its own, which have the priority of the thread that compiled
     the network. It is therefore compiled once for each priority that callers have: bulk encoding
     takes no time from queries.
     """
 
-    def __init__(
-        self, sizes: ModelSizes, read_weights: Callable[[], Weights], *, low_precision: bool
-    ) -> None:
+    def __init__(self, sizes: ModelSizes, weights: Weights, *, low_precision: bool) -> None:
         self._sizes = sizes
-        self._read_weights = read_weights
+        self._weights = weights
         self._precision = "bf16" if low_precision else "f32"
         self._lock = threading.Lock()
         self._compiled: dict[int, _CompiledGraph] = {}
@@ -82,7 +80,7 @@ class BertGraph:
         streams = min(os.cpu_count() or 1, _CALLS_AT_ONCE)
         try:
             model = _get_core().compile_model(
-                _GraphMaker(self._sizes, self._read_weights()).make(),
+                _GraphMaker(self._sizes, self._weights).make(),
                 "CPU",
                 {
                     "INFERENCE_PRECISION_HINT": self._precision,

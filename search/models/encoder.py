@@ -148,4 +148,5 @@ def model_load_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of model libraries for missing, damaged or unsuitable models."""
     from safetensors import SafetensorError
 
-    return (OSError, ValueError, ImportError, RuntimeError, SafetensorError)
+    damaged = (ValueError, TypeError, KeyError, AttributeError)
+    return (OSError, *damaged, ImportError, RuntimeError, SafetensorError)

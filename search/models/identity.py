@@ -95,7 +95,7 @@ def _folder_dimension(folder: Path) -> int | None:
             return None
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return int(config["hidden_size"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -214,11 +214,12 @@ def _digest_weights(model: str) -> str:
     if not Path(model).is_dir():
         return ""
     digest = blake2b(digest_size=16)
-    for path in sorted(Path(model).glob("*.safetensors")):
+    folder = Path(model)
+    for path in sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin")):
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
-    if (Path(model) / ADAPTER_FILE).is_file():
+    if (folder / ADAPTER_FILE).is_file():
         base = base_of(model)
         digest.update(f"{base}:{ENCODER_VERSION}:{_digest_weights(base)}".encode())
     return digest.hexdigest()

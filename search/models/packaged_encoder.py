@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from config.settings import EncoderSettings
@@ -47,15 +46,11 @@ class PackagedEncoder(BatchEncoder):
 
         packed = PackedWeights(packed_weights_path())
         hidden = packed.sizes.hidden
-
-        def read_weights() -> dict[str, npt.NDArray[np.float32]]:
-            weights = packed.read_layers()
-            for path in adapter_files(settings.model):
-                add_to_weights(weights, path)
-            return weights
-
+        weights = packed.read_layers()
+        for path in adapter_files(settings.model):
+            add_to_weights(weights, path)
         low_precision = processor_has_bfloat16()
-        self._graph = BertGraph(packed.sizes, read_weights, low_precision=low_precision)
+        self._graph = BertGraph(packed.sizes, weights, low_precision=low_precision)
         self._tokenizer = UnigramTokenizer(packed.vocabulary)
         # The words stay in 4 bits, mapped from the file: 54 MB instead of 384.
         scales, pairs = packed.read_blocks("emb.word")

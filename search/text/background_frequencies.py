@@ -38,8 +38,6 @@ class BackgroundFrequencies:
 
     def idf(self, terms: TermIds) -> npt.NDArray[np.float64]:
         """Return ln(1 + documents / df) of each term; `max_idf` for unknown terms."""
-        if not len(self.terms):
-            return np.full(len(terms), self.max_idf)
         places = np.minimum(np.searchsorted(self.terms, terms), len(self.terms) - 1)
         known = self.terms[places] == terms
         return np.where(known, self.levels[places] * (self.max_idf / IDF_LEVELS), self.max_idf)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from search.text.tokens import tokenize
+from skills.unicode_normalization import normalize
 
 FORMAT_NAMES = {
     "xlsx": ("xlsx", "xls", "excel", "spreadsheet"),
@@ -44,14 +45,16 @@ _CODE_SPAN = re.compile(r"`([^`\n]{1,200})`")
 # take linear time.
 _PATH = re.compile(
     r"(?<![\w@])(?:https?://[^\s)>\]\"'`]+|(?<![.-])[~.]?/?(?:[\w.-]+/)+[\w.-]*"
-    r"|(?<!-)[\w-]+\.\w{1,8}\b)"
+    r"|(?<!-)[\w-]+\.(?a:\w{1,8}\b))"
 )
-_SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,5})$")
+# Chinese follows a file name without a space.
+_SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,5})(?![\x00-\x7f])")
 _BARE_SUFFIX = re.compile(r"(?<![\w.])\.([a-z][a-z0-9]{1,5})\b")
 
 
 def find_formats(text: str) -> dict[str, tuple[str, ...]]:
     """Return the file formats that a task names, sorted, with the index terms of their names."""
+    text = normalize("NFKC", text)
     lowered = text.lower()
     words = set(re.findall(r"[a-z][a-z0-9]+", lowered))
     named = {_FORMAT_OF[word] for word in words if word in _FORMAT_OF}

@@ -7,18 +7,22 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
 from config.errors import PermanentError
 from config.settings import EncoderSettings
+from search.models.batch_encoder import BatchEncoder, Ids, Mask
 from search.models.identity import PLAIN_MODEL, SMALL_MODEL, TRAINING_FILE, model_path
 from search.models.load_models import encoder_identity, load_encoder
-from search.models.model_families import known_languages, known_prompts
+from search.models.model_families import Prompts, known_languages, known_prompts
 from search.models.packed_weights import ModelSizes
-from search.protocol import Encoder
+from search.protocol import Encoder, Vector
 from search.scoring import cosine_scale
 
 TEXTS = [
@@ -97,6 +101,28 @@ def test_the_dimension_of_joined_vectors_is_known(tmp_path: Path, mode: str) -> 
     encoder = load_encoder(settings)
     assert encoder.dimension == (384 if mode == "text" else 768)
     assert encoder_identity(settings) == (encoder.model, encoder.dimension)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("1_Pooling/config.json", None),
+        ("1_Pooling/config.json", "[]"),
+        ("modules.json", "[{}]"),
+        ("config_sentence_transformers.json", "[]"),
+    ],
+)
+def test_a_folder_with_a_missing_or_damaged_file_is_refused(
+    folder: Path, file: str, content: str | None
+) -> None:
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_text(content, encoding="utf-8")
+    settings = EncoderSettings(model=str(folder))
+    with pytest.raises(PermanentError, match="cannot be loaded"):
+        load_encoder(settings)
+    with suppress(PermanentError):
+        encoder_identity(settings)
 
 
 def test_static_embeddings_are_refused(tmp_path: Path) -> None:
@@ -187,6 +213,14 @@ def test_identity_changes_with_all_that_changes_vectors(folder: Path) -> None:
     assert len({identity.model for identity in found}) == len(found)
     # Vectors of skills stay when only queries are encoded in another way.
     assert encoder_identity(plain.model_copy(update={"query_prompt": "ask: "})) == found[-1]
+
+
+def test_identity_changes_with_weights_in_the_format_of_torch(folder: Path) -> None:
+    settings = EncoderSettings(model=str(folder))
+    weights = (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    before = encoder_identity(settings)
+    weights.write_bytes(b"another model")
+    assert encoder_identity(settings) != before
 
 
 def test_languages_that_a_training_wrote_down(folder: Path) -> None:
@@ -296,3 +330,25 @@ def test_the_network_written_out_is_that_of_transformers() -> None:
             expected = theirs(input_ids=ids, attention_mask=attended)[0]
             found = ours(ids, attended)
         assert (found - expected)[attended.bool()].abs().max() < 1e-5
+
+
+class OverflowingEncoder(BatchEncoder):
+    """An encoder whose network overflows."""
+
+    def __init__(self) -> None:
+        sizes = {"limit": 8, "dimension": 2, "padding": 0}
+        super().__init__(EncoderSettings(), prompts=Prompts(), low_precision=False, **sizes)
+
+    @override
+    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[1] for _ in texts]
+
+    @override
+    def _run(self, ids: Ids, mask: Mask) -> Vector:
+        return np.array([[1.0, 0.0], [np.nan, 1.0]], dtype=np.float32)
+
+
+def test_vectors_that_are_not_finite_are_refused() -> None:
+    """A single one in the index would make the mean of all, and so every code, useless."""
+    with pytest.raises(PermanentError, match="not finite"):
+        OverflowingEncoder().encode_texts(["a", "b"])

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -39,11 +40,11 @@ from skills.parsing.parse_skill import parse_skill
 from skills.record import Completion, RevisionKey
 from tests.support.program.fresh_processes import FRESH
 from tests.support.program.program import wait_for
+from tests.support.samples.documents import ANY, make_document
 from tests.support.samples.searches import search_lexical, search_vectors
 from tests.support.servers.elastic import ElasticIndices
 
 MODEL, DIMENSION = "hashing:1", 16
-ANY = Filters()
 
 Opener = Callable[..., SearchIndex]
 
@@ -91,15 +92,11 @@ def document(
     text = f"---\nname: {name}\ndescription: Helps with {title}\n---\n"
     text += BODY.format(title=title, body=body)
     parsed = parse_skill(name, text.encode())
-    analysis = analyse_skill(parsed)
     named = {key: (value,) for key, value in filters.items()}
-    return SkillDocument(
-        key=RevisionKey(f"{source}:{name}", seq),
+    return make_document(
+        RevisionKey(f"{source}:{name}", seq),
+        parsed,
         content_hash=f"hash of {name} {seq}",
-        parsed=parsed,
-        fields=analysis.fields,
-        forward=analysis.forward,
-        passage_terms=analysis.passage_terms,
         vectors=unit(sum(map(ord, text)), 2),
         section_hashes=section_text_hashes(MODEL, parsed),
         filters=Filters(source=(source,), **named),
@@ -730,6 +727,21 @@ class TestLocalFiles:
         lock.close()
         index.add([document("kiln")])
         assert search(index, "kiln") == ["home:kiln"]
+        index.close()
+
+    def test_what_a_failed_deletion_took_from_the_engines_is_added_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        index = open_local(tmp_path)
+        one = completed(document("lathe"), written("turning"))
+        index.add([one, completed(document("kiln"), written("pottery"))])
+        with monkeypatch.context() as patch:
+            patch.setattr(index._store, "delete", Mock(side_effect=TransientError("full")))
+            with pytest.raises(TransientError):
+                index.delete([one.key])
+        assert search(index, "lathe") == search_completed(index, "turning") == []
+        index.add([one])
+        assert search(index, "lathe") == search_completed(index, "turning") == ["home:lathe"]
         index.close()
 
     def test_a_deletion_that_failed_is_completed_when_it_is_repeated(self, tmp_path: Path) -> None:

@@ -321,10 +321,10 @@ def _find_saved_library(
 
     if not isinstance(index, LocalSearchIndex) or not isinstance(graph, SqliteSkillGraph):
         return None
-    of_catalog, of_index = graph.identity, index.get_identity()
-    if of_catalog is None or of_index is None:
+    if graph.identity is None:
         return None
-    identity = "\n".join((str(ANALYSIS_VERSION), of_catalog, of_index, *sorted(origins)))
+    known = (str(ANALYSIS_VERSION), graph.identity, index.get_identity(), *sorted(origins))
+    identity = "\n".join(known)
     return SavedLibraryFile(home / "index" / "statistics", identity)
 
 

@@ -97,13 +97,7 @@ class NegativeMiner:
             wanted += count
             candidates = list(source)
             generator.shuffle(candidates)
-            for candidate in candidates:
-                if len(chosen) >= wanted:
-                    break
-                if candidate in needed or candidate in chosen:
-                    continue
-                if not self._is_duplicate(candidate, needed):
-                    chosen[candidate] = None
+            self._choose(chosen, candidates, needed, wanted)
         return tuple(chosen)
 
     def filter_ranking(
@@ -111,16 +105,21 @@ class NegativeMiner:
     ) -> tuple[str, ...]:
         """Return the first `count` skills of a ranking that are neither needed
         nor duplicates of one."""
-        needed = set(needed)
         chosen: dict[str, None] = {}
-        for candidate in ranked:
+        self._choose(chosen, (one for one in ranked if one in self._places), set(needed), count)
+        return tuple(chosen)
+
+    def _choose(
+        self, chosen: dict[str, None], candidates: Iterable[str], needed: set[str], count: int
+    ) -> None:
+        """Add the first candidates that are neither needed nor duplicates, up to `count` in all."""
+        for candidate in candidates:
             if len(chosen) >= count:
                 break
-            if candidate not in self._places or candidate in needed or candidate in chosen:
+            if candidate in needed or candidate in chosen:
                 continue
             if not self._is_duplicate(candidate, needed):
                 chosen[candidate] = None
-        return tuple(chosen)
 
     def find_duplicates(self) -> dict[str, tuple[str, ...]]:
         """Return for each skill the others of the same name or with a near description.

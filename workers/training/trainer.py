@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from config.errors import PermanentError
+from config.errors import PermanentError, TransientError
 from search.models.identity import TRAINING_FILE, processor_has_bfloat16
 from search.models.installed import check_installed
 from workers.library.user_files import write_atomically
@@ -108,7 +109,7 @@ class Trainer(ABC, Generic[BatchT]):
         make_batch: returns the batch of a step, by its number. folder: of the model and of the
         checkpoint, from which the training resumes; it is written every `checkpoint_steps` steps
         and on KeyboardInterrupt, except within an update of the weights. progress: called with the
-        steps done and their total.
+        steps done and their total. Raises TransientError if the disk is full.
         """
         self.load_checkpoint(folder)
         losses = []
@@ -123,7 +124,8 @@ class Trainer(ABC, Generic[BatchT]):
                 self.save_checkpoint(folder)
             raise
         self.save_checkpoint(folder)
-        self.save(folder)
+        with _writing(folder):
+            self.save(folder)
         return losses
 
     def save_checkpoint(self, folder: Path) -> None:
@@ -138,8 +140,9 @@ class Trainer(ABC, Generic[BatchT]):
                 if moment in state:
                     tensors[f"{moment}.{name}"] = state[moment]
         temporary = folder / f".{CHECKPOINT}"
-        save_file(tensors, temporary, metadata={"done": str(self.steps_done)})
-        temporary.replace(folder / CHECKPOINT)
+        with _writing(folder):
+            save_file(tensors, temporary, metadata={"done": str(self.steps_done)})
+            temporary.replace(folder / CHECKPOINT)
 
     def load_checkpoint(self, folder: Path) -> None:
         """Restore the checkpoint of a folder, if there is one.
@@ -174,6 +177,19 @@ class Trainer(ABC, Generic[BatchT]):
 
     def _trained(self) -> list[tuple[str, Any]]:
         return [(name, one) for name, one in self._network.named_parameters() if one.requires_grad]
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Raise TransientError if a file cannot be written, as on a full disk."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise TransientError(
+            f"{folder} cannot be written: {error}; the same command resumes the training"
+        ) from error
 
 
 def learning_rate_factor(done: int, steps: int) -> float:

@@ -74,7 +74,6 @@ class TrainingList:
     hidden: pieces of the query to remove from the text of the needed skill.
     """
 
-    origin: str
     query: str
     positive: str
     negatives: tuple[str, ...]
@@ -203,8 +202,7 @@ def _make_lists(
     if not negatives:
         return []
     made = [
-        TrainingList(query.origin, query.text, positive, negatives, query.hidden)
-        for positive in query.needed
+        TrainingList(query.text, positive, negatives, query.hidden) for positive in query.needed
     ]
     return made * query.copies
 
@@ -352,11 +350,7 @@ def load(path: Path) -> TrainingSet:
             TrainingOptions(**options),
             [
                 TrainingList(
-                    row["origin"],
-                    row["query"],
-                    row["positive"],
-                    tuple(row["negatives"]),
-                    tuple(row["hidden"]),
+                    row["query"], row["positive"], tuple(row["negatives"]), tuple(row["hidden"])
                 )
                 for row in data["lists"]
             ],

@@ -90,9 +90,6 @@ class PackFormat:
 
 def read_record(connection: sqlite3.Connection, pack: PackFormat) -> PackRecord | None:
     """Return the store's record of a pack; None if it has no pack of this version."""
-    table = "SELECT 1 FROM sqlite_master WHERE name = 'packs'"
-    if connection.execute(table).fetchone() is None:  # only versions without packs wrote it
-        return None
     row = connection.execute(
         "SELECT folder, rows, last FROM packs WHERE name = ? AND version = ?",
         (pack.name, pack.version),

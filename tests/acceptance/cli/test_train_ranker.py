@@ -16,16 +16,16 @@ TOPICS = [
 ]
 
 
-@pytest.fixture
-def skillbus(fork_server: ForkServer, tmp_path: Path) -> Skillbus:
-    folder = tmp_path / "skills"
+@pytest.fixture(scope="module")
+def skillbus(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    folder = tmp_path_factory.mktemp("made") / "skills"
     for topic in TOPICS:
         (folder / topic).mkdir(parents=True)
         text = (
             f"---\nname: {topic}-care\ndescription: Care of a {topic}.\n---\n# Care\n\nClean it.\n"
         )
         (folder / topic / "SKILL.md").write_text(text, encoding="utf-8")
-    program = Skillbus(fork_server, tmp_path / "home")
+    program = Skillbus(fork_server, folder.parent / "home")
     program("sync", str(folder), "--source", "made", "--until", "searchable")
     return program
 
@@ -49,16 +49,15 @@ def test_what_does_not_win_is_not_written(skillbus: Skillbus, tmp_path: Path) ->
 def test_factors_in_force_change_the_parts_that_explain_shows(
     skillbus: Skillbus, tmp_path: Path
 ) -> None:
-    def parts() -> dict[str, float]:
-        found = skillbus("query", "clean my kiln", "--explain", "--format", "json").data
+    def parts(program: Skillbus) -> dict[str, float]:
+        found = program("query", "clean my kiln", "--explain", "--format", "json").data
         first = found["explain"]["candidates"][0]
         assert first["skill_id"] == "made:kiln"
         return dict(first["scores"])
 
-    before = parts()
+    before = parts(skillbus)
     file = tmp_path / "ranker.json"
     file.write_bytes(dump_factors(dict.fromkeys(PARTS, 1.0) | {"description": 0.5}))
-    skillbus.env["SKILLBUS_RANKER__WEIGHTS"] = str(file)
-    after = parts()
+    after = parts(skillbus.with_environment(SKILLBUS_RANKER__WEIGHTS=str(file)))
     assert after["description"] == pytest.approx(before["description"] / 2, abs=1e-3)
     assert after["bm25f"] == before["bm25f"]

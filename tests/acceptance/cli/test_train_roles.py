@@ -40,18 +40,12 @@ def trained(
     return Trained(out, predictions, report)
 
 
-def test_from_folders_to_weights_with_a_card(
-    skillbus: Skillbus, made: tuple[Path, Path], trained: Trained, tmp_path: Path
-) -> None:
+def test_from_folders_to_weights_with_a_card(trained: Trained) -> None:
     card = json.loads(trained.weights.with_suffix(".json").read_text(encoding="utf-8"))
     assert card["origin"] == "made up"
     assert card["left_out"]["all"]["accuracy"] > 0.9
     assert {name: trained.report[name] for name in card} == card
     assert len(trained.report["per_skill"]) == 6
-    folder, labels = made
-    out = tmp_path / "roles.npz"
-    skillbus("train", "roles", str(labels), "--skills", f"made={folder}", "--out", str(out))
-    assert out.read_bytes() == trained.weights.read_bytes()
 
 
 def test_from_the_library_and_scored_by_it(
@@ -89,42 +83,6 @@ def test_roles_of_skills_left_out_are_written(made: tuple[Path, Path], trained: 
         labelled = [(n, role) for n, role in lines if role not in ("heading", "frontmatter")]
         right = sum(found[n] == role for n, role in labelled)
         assert right / len(labelled) == pytest.approx(accuracy[name])
-
-
-def test_without_out_nothing_is_written(
-    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
-) -> None:
-    folder, labels = made
-    before = sorted(tmp_path.rglob("*"))
-    skillbus("train", "roles", str(labels), "--skills", f"made={folder}")
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (("none.json", "--skills", "made={folder}"), "none.json cannot be read"),
-        (("{labels}", "--skills", "made"), "expected SOURCE=DIR"),
-        (("{labels}", "--skills", "made={folder}/none"), "expected SOURCE=DIR"),
-        (("{labels}", "--skills", "other={folder}"), "--skills made=DIR"),
-        (
-            ("{labels}", "--skills", "made={folder}", "--out", "{folder}/a.bin"),
-            "a .npz file",
-        ),
-        (("{labels}", "--skills", "made={folder}", "--out", "none/a.npz"), "a .npz file"),
-        (
-            ("{labels}", "--skills", "made={folder}", "--predictions", "none/a.json"),
-            "--predictions must be a file",
-        ),
-        (("{labels}",), "no library in"),
-    ],
-)
-def test_what_is_wrong_is_said(
-    skillbus: Skillbus, made: tuple[Path, Path], args: tuple[str, ...], said: str
-) -> None:
-    folder, labels = made
-    filled = [arg.format(folder=folder, labels=labels) for arg in args]
-    assert said in skillbus("train", "roles", *filled, code=2).err
 
 
 def test_weights_that_are_none_are_refused(skillbus: Skillbus, made: tuple[Path, Path]) -> None:

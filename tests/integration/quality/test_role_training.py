@@ -18,6 +18,7 @@ from workers.training.model_card import make_model_card
 from workers.training.role_training import (
     Example,
     Hyperparameters,
+    TrainingResult,
     accuracy_and_macro_f1,
     confusion_matrix,
     fit,
@@ -26,48 +27,58 @@ from workers.training.role_training import (
 )
 
 
+def read_examples(folder: Path) -> list[Example]:
+    skills, file = write_labelled(folder)
+    labels = read_labels([file])
+    parsed = read_skills(sorted(labels), {"made": skills})
+    return [make_example(name, parsed[name], labels[name]) for name in sorted(labels)]
+
+
 @pytest.fixture
 def examples(tmp_path: Path) -> list[Example]:
-    folder, file = write_labelled(tmp_path)
-    labels = read_labels([file])
-    parsed = read_skills(sorted(labels), {"made": folder})
-    return [make_example(name, parsed[name], labels[name]) for name in sorted(labels)]
+    return read_examples(tmp_path)
+
+
+STEPS: list[tuple[int, int]] = []
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+    """A training on all examples, whose progress is in STEPS."""
+    examples = read_examples(tmp_path_factory.mktemp("trained"))
+    return train_roles(examples, lambda done, total: STEPS.append((done, total)))
 
 
 def ignore_progress(done: int, total: int) -> None:
     assert 0 < done <= total
 
 
-def test_each_skill_is_judged_by_the_others(examples: list[Example]) -> None:
-    trained = train_roles(examples, ignore_progress)
+def test_each_skill_is_judged_by_the_others(
+    examples: list[Example], trained: TrainingResult
+) -> None:
     assert set(trained.per_skill) == {example.skill_id for example in examples}
     lines = sum(example.counts.sum() for example in examples)
     for confusion in trained.confusions.values():
         assert confusion.sum() == lines
     assert accuracy_and_macro_f1(trained.confusions["all"])[0] > 0.9
+    assert [done for done, _ in STEPS] == list(range(1, len(STEPS) + 1))
+    assert STEPS[-1] == (len(STEPS), len(STEPS))
 
 
-def test_the_same_data_in_any_order_makes_the_same_weights(examples: list[Example]) -> None:
-    one, other = (train_roles(order, ignore_progress) for order in (examples, examples[::-1]))
-    assert dump_weights(one.classifier) == dump_weights(other.classifier)
-    assert one.hyperparameters == other.hyperparameters
+def test_the_same_data_in_any_order_makes_the_same_weights(
+    examples: list[Example], trained: TrainingResult
+) -> None:
+    other = train_roles(examples[::-1], ignore_progress)
+    assert dump_weights(trained.classifier) == dump_weights(other.classifier)
+    assert trained.hyperparameters == other.hyperparameters
 
 
-def test_a_card_tells_figures_and_no_text(examples: list[Example]) -> None:
-    card = make_model_card(
-        train_roles(examples, ignore_progress), examples, [Path("a/labels.json")], "made up"
-    )
+def test_a_card_tells_figures_and_no_text(examples: list[Example], trained: TrainingResult) -> None:
+    card = make_model_card(trained, examples, [Path("a/labels.json")], "made up")
     assert card["command"] == "skillbus train roles labels.json"
     assert card["skills"] == len(examples)
     assert sum(card["lines"].values()) == np.sum(card["confusion"])
     assert "tides" not in json.dumps(card)
-
-
-def test_progress_ends_with_the_last_fit(examples: list[Example]) -> None:
-    steps: list[tuple[int, int]] = []
-    train_roles(examples, lambda done, total: steps.append((done, total)))
-    assert [done for done, _ in steps] == list(range(1, len(steps) + 1))
-    assert steps[-1] == (len(steps), len(steps))
 
 
 def test_two_roles_are_enough(examples: list[Example]) -> None:

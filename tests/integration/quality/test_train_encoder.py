@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from config.errors import PermanentError, UsageError
+from config.errors import PermanentError
 from config.settings import EncoderSettings
 from search.models.encoder import load_network
 from search.models.load_models import encoder_identity, load_encoder
 from search.models.low_rank import ADAPTER_FILE, add_adapter, apply_adapter, take_adapter
 from search.protocol import Vector
 from tests.support.samples.reranking import write_cross_encoder
+from workers.training.encoder.bi_encoder import check_base
 from workers.training.encoder.encoder_pairs import (
     EncoderOptions,
     EncoderTrainingSet,
@@ -220,7 +221,9 @@ def test_the_last_layers_alone_are_adapted() -> None:
     assert {name.split(".")[1] for name in take_adapter(layers)} == {"2"}
 
 
-def test_of_the_packaged_model_only_an_adapter_is_trained(tmp_path: Path) -> None:
-    made = training_set(EncoderSettings().model, rank=0)
-    with pytest.raises(UsageError, match="--rank"):
-        train_encoder(made, tmp_path, 1, 100, quiet)
+def test_the_base_is_loaded_before_pairs_are_mined(base: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(base, tmp_path / "model")
+    check_base(EncoderSettings(model=str(folder)), 2)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(PermanentError, match="cannot be loaded"):
+        check_base(EncoderSettings(model=str(folder)), 2)

@@ -39,7 +39,6 @@ def training_set(base: str, **training_options: object) -> TrainingSet:
     texts = {f"x:{letter}": f"{letter} {letter} {letter} z" for letter in LETTERS}
     lists = [
         TrainingList(
-            OWN_TEXT,
             f"{letter} {letter}",
             f"x:{letter}",
             tuple(sorted(set(texts) - {f"x:{letter}"})),
@@ -67,7 +66,7 @@ def weights(folder: Path) -> dict[str, np.ndarray]:
 
 def test_the_loss_falls(base: str, tmp_path: Path) -> None:
     made = training_set(base, epochs=40)
-    made.lists = [TrainingList(OWN_TEXT, "q", "x:a", ("x:b", "x:c"))]
+    made.lists = [TrainingList("q", "x:a", ("x:b", "x:c"))]
     losses = train(made, tmp_path, 1, 100, quiet)
     assert len(losses) == 40
     assert np.mean(losses[:3]) == pytest.approx(np.log(3), abs=0.1)

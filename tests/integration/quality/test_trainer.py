@@ -8,7 +8,7 @@ import pytest
 import torch
 from typing_extensions import override
 
-from config.errors import PermanentError
+from config.errors import PermanentError, TransientError
 from workers.training.trainer import CHECKPOINT, Trainer
 
 
@@ -68,3 +68,8 @@ def test_a_gradient_that_is_not_finite_ends_the_training(tmp_path: Path, broken:
         run(LineTrainer(), tmp_path, [1.0, broken, 1.0, 1.0], every=1)
     assert (tmp_path / CHECKPOINT).exists()
     assert not (tmp_path / "model.pt").exists()
+
+
+def test_a_checkpoint_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(TransientError, match=r"cannot be written: .*resumes the training"):
+        run(LineTrainer(), tmp_path / "none", [1.0] * 4, every=1)

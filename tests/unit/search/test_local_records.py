@@ -23,14 +23,14 @@ from search.local.packs.column_pack import PackWriter
 from search.local.packs.forward_pack import forward_format
 from search.local.revision_store import RevisionStore, read_identity
 from search.packed_records import HashLists, PackedRecords
-from search.protocol import Filters, SkillDocument
+from search.protocol import SkillDocument
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.record_source import MemoryRecords, RecordSource
 from search.scoring.score_candidates import score_candidates
-from search.skill_analysis import analyse_skill
 from search.text.query_understanding import understand
 from skills.parsing.parse_skill import parse_skill
 from skills.record import Completion, RevisionKey
+from tests.support.samples.documents import make_document
 
 MODEL, DIMENSION = "hashing:1", 4
 COMPLETION = Completion("prompts", "m", 1, {"prompts": ("Clean the sluice",)})
@@ -51,18 +51,8 @@ def document(number: int) -> SkillDocument:
     )
     if number % 5 == 0:
         parsed = parsed.with_completions((COMPLETION,))
-    analysis = analyse_skill(parsed)
-    return SkillDocument(
-        key=RevisionKey(f"home:{name}", number + 1),
-        content_hash=str(number),
-        parsed=parsed,
-        fields=analysis.fields,
-        forward=analysis.forward,
-        passage_terms=analysis.passage_terms,
-        vectors=np.full((2, DIMENSION), number + 1, dtype=np.float32),
-        section_hashes=(),
-        filters=Filters(),
-    )
+    key = RevisionKey(f"home:{name}", number + 1)
+    return make_document(key, parsed, vectors=np.full((2, DIMENSION), number + 1, dtype=np.float32))
 
 
 DOCUMENTS = [document(number) for number in range(24)]
@@ -246,15 +236,6 @@ def test_a_full_disk_is_reported_and_harms_nothing(packed: tuple[RevisionStore, 
     with full, pytest.raises(TransientError, match="cannot be written"):
         writer.write_if_due(1)
     assert_complete(store, packs)
-
-
-def test_an_index_of_a_version_without_packs_is_read(packed: tuple[RevisionStore, Path]) -> None:
-    store, packs = packed
-    with store.write_transaction() as connection:
-        connection.execute("DROP TABLE packs")
-        connection.execute("DROP TABLE store")
-    assert_complete(store, packs)
-    assert store.identity() is None
 
 
 def test_the_index_packs_what_is_worth_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import PermanentError, TransientError
@@ -227,6 +227,7 @@ _STEPS = st.lists(
 )
 
 
+@settings(max_examples=30)
 @given(_STEPS)
 def test_it_holds_what_was_written_and_not_deleted(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, set[int]]]

@@ -69,7 +69,7 @@ def must_map(folder: Path, rows: int) -> MappedColumns:
     return mapped
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(ROWS, max_size=4), ROWS)
 def test_what_was_appended_is_mapped(
     tmp_path_factory: pytest.TempPathFactory, blocks: Sequence[Rows], lost: Rows

@@ -33,6 +33,18 @@ def test_formats_are_named_without_a_suffix() -> None:
     assert set(understand("Turn the PowerPoint deck into a PDF").formats) == {"pdf", "pptx"}
 
 
+@pytest.mark.parametrize(
+    ("task", "formats"),
+    [
+        ("把ＰＤＦ转成．ｘｌｓｘ", {"pdf", "xlsx"}),
+        ("把plan.dwg转换成png图片", {"dwg", "png"}),
+        ("打开/data/plan.dwg并转换成图片", {"dwg"}),
+    ],
+)
+def test_formats_are_found_between_chinese_characters(task: str, formats: set[str]) -> None:
+    assert set(understand(task).formats) == formats
+
+
 def test_an_address_or_version_is_no_format() -> None:
     assert "5" not in understand("use release 3.5 of the tool").formats
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,13 +13,13 @@ import pytest
 from search.binary_codes import BinaryCodes
 from search.local.index import LocalSearchIndex
 from search.protocol import Filters, SectionSearch, SkillDocument
-from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
+from tests.support.samples.documents import make_document
 
 DIMENSION = 96
 SECTIONS = 25
-EXACT_ROWS = 2_000
+EXACT_ROWS = 1_000
 SKILLS = 2 * EXACT_ROWS // SECTIONS
 
 
@@ -46,18 +45,8 @@ def document(number: int, seq: int, template: SkillDocument) -> SkillDocument:
 @pytest.fixture(scope="module")
 def template() -> SkillDocument:
     parsed = parse_skill("loom", b"---\nname: loom\ndescription: Warps\n---\nWarp it.\n")
-    analysis = analyse_skill(parsed)
-    return SkillDocument(
-        key=RevisionKey("home:loom", 1),
-        content_hash="h",
-        parsed=parsed,
-        fields=analysis.fields,
-        forward=analysis.forward,
-        passage_terms=analysis.passage_terms,
-        vectors=np.eye(2, DIMENSION, dtype=np.float32),
-        section_hashes=(),
-        filters=Filters(),
-    )
+    vectors = np.eye(2, DIMENSION, dtype=np.float32)
+    return make_document(RevisionKey("home:loom", 1), parsed, vectors=vectors)
 
 
 @pytest.fixture(scope="module")
@@ -197,21 +186,3 @@ def test_estimates_of_codes_follow_the_cosines(topics: np.ndarray) -> None:
     for query in vectors_around(topics, 4, 5):
         estimates = codes.estimate(query, 500)
         assert np.corrcoef(estimates, vectors @ query)[0, 1] > 0.6
-
-
-def test_a_store_without_a_list_of_embedded_revisions_gets_one(
-    tmp_path: Path, template: SkillDocument, topics: np.ndarray
-) -> None:
-    made = Library(tmp_path, template, topics)
-    made.add(range(3), 1)
-    made.index.close()
-    with closing(sqlite3.connect(tmp_path / "revisions.sqlite")) as connection:
-        connection.execute("DROP TABLE embedded")
-    reading = LocalSearchIndex(tmp_path, "m", DIMENSION, writable=False)
-    query = vectors_around(topics, 6, 1)[0]
-    assert reading.search_many([SectionSearch(query, 5, Filters())]) == [[]]
-    again = LocalSearchIndex(tmp_path, "m", DIMENSION, writable=True)
-    for index in (again, reading):
-        found = index.search_many([SectionSearch(query, 5, Filters())])[0]
-        assert {hit.key for hit in found} == set(made.vectors)
-        index.close()

@@ -20,7 +20,6 @@ from search.skill_analysis import (
     truncate_to_pieces,
 )
 from search.text.background_frequencies import (
-    BackgroundFrequencies,
     load_background,
     read_background,
 )
@@ -138,11 +137,6 @@ def test_the_shipped_background_knows_everyday_terms() -> None:
     )
     assert everyday < 1.5
     assert unknown == pytest.approx(background.max_idf)
-
-
-def test_an_empty_background_gives_the_largest_idf() -> None:
-    empty = BackgroundFrequencies(np.empty(0, np.uint64), np.empty(0, np.uint8), 5.0)
-    assert empty.idf(np.array([1], dtype=np.uint64)).tolist() == [5.0]
 
 
 @pytest.mark.parametrize("content", [b"", b"not numbers", b"PK\x03\x04 and no archive"])

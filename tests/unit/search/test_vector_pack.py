@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from search.local.index import LocalSearchIndex
 from search.local.packs.column_pack import PackWriter
 from search.protocol import Filters, SkillDocument
-from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey
+from tests.support.samples.documents import make_document
 from tests.support.samples.searches import search_vectors
 
 MODEL, DIMENSION = "hashing:1", 8
@@ -37,18 +37,8 @@ def document(number: int) -> SkillDocument:
     # Each text has a vector of its own: those of the same text are stored once.
     text = f"---\nname: {name}\ndescription: Warps {number}\n---\nWarp it {number} times.\n"
     parsed = parse_skill(name, text.encode())
-    analysis = analyse_skill(parsed)
-    return SkillDocument(
-        key=RevisionKey(f"{SOURCES[number % 2]}:{name}", number + 1),
-        content_hash=str(number),
-        parsed=parsed,
-        fields=analysis.fields,
-        forward=analysis.forward,
-        passage_terms=analysis.passage_terms,
-        vectors=None,
-        section_hashes=(),
-        filters=Filters(source=(SOURCES[number % 2],)),
-    )
+    key = RevisionKey(f"{SOURCES[number % 2]}:{name}", number + 1)
+    return make_document(key, parsed, filters=Filters(source=(SOURCES[number % 2],)))
 
 
 DOCUMENTS = [document(number) for number in range(12)]
@@ -83,7 +73,7 @@ def check(index: LocalSearchIndex, present: Sequence[RevisionKey]) -> None:
             assert np.allclose([hit.score for hit in found], [-one for one, _ in wanted[:5]])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(STEPS)
 def test_mapped_and_recent_vectors_answer_as_all_in_memory(
     steps: list[tuple[str, set[RevisionKey]]],

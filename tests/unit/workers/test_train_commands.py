@@ -14,13 +14,16 @@ from config.settings import EncoderSettings, Settings
 from search.models.identity import (
     PACKAGED_ADAPTER,
     PLAIN_MODEL,
+    SMALL_MODEL,
     TRAINING_FILE,
     adapter_files,
     base_model,
 )
 from search.models.load_models import encoder_identity
 from search.models.low_rank import ADAPTER_FILE
+from tests.support.samples.roles import write_labelled
 from workers.cli.program import cli
+from workers.cli.training.encoder import _choose as _choose_encoder
 from workers.cli.training.encoder import encoder
 from workers.cli.training.model_training import identify_feedback, prepare_folder
 from workers.cli.training.reranker import _choose, _load_or_build, reranker
@@ -84,3 +87,56 @@ def test_predictions_do_not_replace_weights_or_card(name: str, tmp_path: Path) -
     files = ["--out", str(tmp_path / "roles.npz"), "--predictions", str(tmp_path / name)]
     result = CliRunner().invoke(cli, ["train", "roles", "none.json", *files])
     assert "names the weights or their model card" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("roles none.json --skills made={skills}", "none.json cannot be read"),
+        ("roles {labels} --skills made", "expected SOURCE=DIR"),
+        ("roles {labels} --skills made={skills}/none", "expected SOURCE=DIR"),
+        ("roles {labels} --skills other={skills}", "--skills made=DIR"),
+        ("roles {labels} --skills made={skills} --out {out}.bin", "a .npz file"),
+        ("roles {labels} --skills made={skills} --out none/a.npz", "a .npz file"),
+        ("roles {labels} --predictions none/a.json", "--predictions must be a file"),
+        ("roles {labels}", "no library in"),
+        ("encoder --out {out} --fold 5", "folds are counted from 0"),
+        ("encoder --out {out} --feedback none", "cannot be read"),
+        ("encoder --out {out} --rank 0", "only an adapter"),
+        ("encoder --out {out} --repository [", "no regular expression"),
+        ("encoder --out {skills}", "other files"),
+        ("reranker --out {out} --fold 5", "folds are counted from 0"),
+        ("reranker", "--out"),
+        ("reranker --out {out} --feedback none", "cannot be read"),
+        ("reranker --out {out} --feedback {rows}", "missing gt_skill_ids"),
+        ("reranker --out {skills}", "other files"),
+        ("reranker --out {labels}", "is a file"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    arguments: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLBUS_HOME", str(tmp_path / "home"))
+    skills, labels = write_labelled(tmp_path)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"instruction": "x"}\n', encoding="utf-8")
+    filled = arguments.format(skills=skills, labels=labels, rows=rows, out=tmp_path / "out")
+    result = CliRunner().invoke(cli, ["train", *filled.split(" ")])
+    assert said in f"{result.exception} {result.stderr}"
+    assert isinstance(result.exception, UsageError) or result.exit_code == 2
+
+
+def test_a_fresh_training_deletes_an_adapter(tmp_path: Path) -> None:
+    out = Path(write_adapter(tmp_path / "model", PLAIN_MODEL))
+    prepare_folder(out, True, "set.json", "encoder", SMALL_MODEL)
+    assert not list(out.iterdir())
+
+
+def test_the_folder_of_the_base_is_found_from_other_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_adapter(tmp_path / "first", PLAIN_MODEL)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--out", "second", "--base", "first"]
+    options = encoder.make_context("encoder", arguments).params
+    assert _choose_encoder(Settings(), options, "").base == str(tmp_path / "first")

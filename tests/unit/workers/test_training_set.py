@@ -225,7 +225,7 @@ def test_skills_alike_are_known_for_batches() -> None:
 def test_a_training_set_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     training_set = TrainingSet(
         TrainingOptions("base", ("en",), seed=3),
-        [TrainingList(OWN_TEXT, "问 a query", "a:1", ("a:2", "a:3"), ("piece",))],
+        [TrainingList("问 a query", "a:1", ("a:2", "a:3"), ("piece",))],
         [HeldOutQuery(OWN_TEXT, "other", ("a:2",), ("a:2", "a:1"), (2.5, 0.125))],
         {"a:1": "one", "a:2": "two", "a:3": "three"},
         {"skills": 3},

@@ -22,7 +22,6 @@ from config.settings import EncoderSettings
 from search.models.encoder import load_network, transformer_of
 from search.models.identity import DEFAULT_MODEL, PLAIN_MODEL, base_model, resolve_prompts
 from search.models.installed import check_installed
-from search.models.load_models import encoder_identity
 from search.models.low_rank import ADAPTER_FILE, add_adapter, save_adapter, take_adapter
 from workers.training.trainer import Trainer
 
@@ -46,9 +45,9 @@ def check_base(settings: EncoderSettings, rank: int) -> None:
     """Raise PermanentError if the base model cannot be loaded, UsageError if its weights cannot be
     saved: for a packaged model with packed weights only an adapter can be trained."""
     check_installed("torch", "sentence_transformers", purpose="training an encoder")
-    encoder_identity(settings)
     if not rank and base_model(settings.model) in (DEFAULT_MODEL, PLAIN_MODEL):
         raise UsageError(f"of {settings.model} only an adapter can be trained; give --rank")
+    load_network(settings.model, "cpu")
 
 
 class BiEncoderTrainer(Trainer[Batch]):
@@ -56,8 +55,7 @@ class BiEncoderTrainer(Trainer[Batch]):
 
     settings: names the model to start from, and its prompts. rank: of the adapter that is trained;
     0 trains all weights. layers: number of last layers to adapt; 0: all. tokens: maximum length of
-    a text with its prompt. Raises PermanentError if the model cannot be loaded, UsageError for rank
-    0 of the packaged model.
+    a text with its prompt. Raises PermanentError if the model cannot be loaded.
     """
 
     def __init__(
@@ -73,7 +71,6 @@ class BiEncoderTrainer(Trainer[Batch]):
         seed: int,
         threads: int,
     ) -> None:
-        check_base(settings, rank)
         super().__init__(steps=steps, learning_rate=learning_rate, seed=seed, threads=threads)
         network = load_network(settings.model, self._device).float()
         network.eval()  # no dropout: an adapter of so few weights needs none

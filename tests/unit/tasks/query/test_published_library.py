@@ -19,16 +19,16 @@ from graph.local.store import SqliteSkillGraph
 from graph.records import Publication, Source
 from search.local.index import LocalSearchIndex
 from search.packed_records import pack_records
-from search.protocol import Filters, SkillDocument
+from search.protocol import SkillDocument
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.record_source import MemoryRecords, RecordSource
-from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tasks.query.process_state import published_library, saved_library
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.saved_library import SavedLibraryFile
+from tests.support.samples.documents import make_document
 
 MODEL, DIMENSION = "hashing:1", 4
 WORDS = ("loom", "kiln", "tide", "glaze", "warp", "weft", "cone", "buoy")
@@ -39,18 +39,8 @@ def document(skill_id: str, seq: int) -> SkillDocument:
     words = [WORDS[(len(skill_id) + seq * step) % len(WORDS)] for step in (1, 3)]
     text = f"---\nname: {words[0]}\ndescription: Mends a {words[1]}\n---\n{' '.join(words * seq)}\n"
     parsed = parse_skill(skill_id, text.encode())
-    analysis = analyse_skill(parsed)
-    return SkillDocument(
-        key=RevisionKey(skill_id, seq),
-        content_hash=str(seq),
-        parsed=parsed,
-        fields=analysis.fields,
-        forward=analysis.forward,
-        passage_terms=analysis.passage_terms,
-        vectors=np.ones((2, DIMENSION), dtype=np.float32),
-        section_hashes=(),
-        filters=Filters(),
-    )
+    vectors = np.ones((2, DIMENSION), dtype=np.float32)
+    return make_document(RevisionKey(skill_id, seq), parsed, vectors=vectors)
 
 
 class Home:
