@@ -115,5 +115,6 @@ def _mapping(value: object) -> Mapping[str, Any]:
 def _text(value: object) -> str:
     """Return a text, or the joined texts of a list of parts."""
     if isinstance(value, list):
-        return "".join(_text(_mapping(part).get("text")) for part in value)
+        texts = (_mapping(part).get("text") for part in value)
+        return "".join(text for text in texts if isinstance(text, str))
     return value if isinstance(value, str) else ""

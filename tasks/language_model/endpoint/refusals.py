@@ -67,6 +67,7 @@ def translate_status(
             return MisconfiguredError(f"{where}: {message}; see the account at the provider")
         return RateLimitError(read_retry_after(headers))
     if status in _REFUSED:
+        state.note_refusal()
         return RefusedRequestError(status, message)
     said = f" ({message})" if message else ""
     if status in _WRONG_SETTING:

@@ -137,7 +137,7 @@ def test_a_stored_answer_is_checked_again(setting: Setting) -> None:
         model.complete(question(), Choice, refuse_b)
     other = question("damaged")
     setting.answers.save_answer(other.key(MODEL, Choice), "select", MODEL, StoredAnswer('{"ids'))
-    with pytest.raises(InvalidAnswerError, match="stored answer is invalid"):
+    with pytest.raises(InvalidAnswerError, match="half a JSON object"):
         model.complete(other, Choice)
     assert setting.server.requests == 0
 
@@ -267,8 +267,9 @@ def test_tokens_that_others_reserved_are_waited_for(setting: Setting) -> None:
 
 def test_a_reservation_that_stays_is_an_error_in_time(setting: Setting) -> None:
     assert setting.answers.reserve_tokens(DAY, 100, 0, 3600) is not None
-    with pytest.raises(TokenBudgetError):
+    with pytest.raises(TokenBudgetError, match="running calls") as caught:
         setting.model(daily_tokens=150).complete(question(seconds=0.3), Choice)
+    assert caught.value.retry_after < 60, "tokens are left today"
     assert setting.server.requests == 0
 
 

@@ -1,0 +1,65 @@
+"""What is read from an endpoint's answers, and what is learned from its refusals."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tasks.language_model.endpoint.chat_completion import read_reply
+from tasks.language_model.endpoint.refusals import (
+    RefusedRequestError,
+    read_retry_after,
+    translate_status,
+)
+from tasks.language_model.endpoint.state import EndpointState
+from tasks.language_model.protocol import ModelUnavailableError
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
+        ({}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "Thu, 99 Foo 2026 00:00:00 GMT"}, None),
+        ({"retry-after": f"Thu, {'9' * 30} Jan 1970 00:00:00 GMT"}, None),
+    ],
+)
+def test_headers_of_any_form_are_read(headers: dict[str, str], seconds: float | None) -> None:
+    assert read_retry_after(headers) == seconds
+
+
+def read_text(content: Any) -> str:
+    body = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
+    return read_reply(body, "prompt").text
+
+
+def test_the_texts_of_parts_are_joined() -> None:
+    parts = [{"text": "one"}, {"type": "image"}, {"text": 2}, "x", {"text": " two"}]
+    assert read_text(parts) == "one two"
+
+
+def test_parts_within_parts_are_no_text() -> None:
+    content: Any = "x"
+    for _ in range(300):
+        content = [{"text": content}]
+    assert read_text(content) == ""
+
+
+def test_a_refused_request_closes_the_circuit() -> None:
+    """The endpoint responds: it is asked in another form at once."""
+    state = EndpointState("model")
+    for _ in range(2):
+        state.fail("status 503")
+    with pytest.raises(ModelUnavailableError, match="failed a moment ago"):
+        state.admit(60, starts=True)
+    refusal = translate_status(400, {}, "unknown field response_format", "here", state)
+    assert isinstance(refusal, RefusedRequestError)
+    state.admit(60, starts=True)
