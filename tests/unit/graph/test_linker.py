@@ -419,7 +419,7 @@ SOURCES = st.sampled_from(["lib", "vault", "annex"])
 MOVES = st.lists(st.tuples(SOURCES, st.sampled_from(PATHS), st.none() | SKILLS), max_size=30)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(moves=MOVES, at_once=st.integers(1, 5))
 def test_hidden_sources_take_no_place_in_the_links_of_others(
     new_graph: NewGraph, moves: list[tuple[str, str, Skill | None]], at_once: int
@@ -461,7 +461,7 @@ def test_hidden_sources_take_no_place_in_the_links_of_others(
         assert kept == found[name], name
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(skills=st.lists(SKILLS, min_size=1, max_size=12), most=st.integers(1, 4))
 def test_the_index_leaves_no_skill_out(new_graph: NewGraph, skills: list[Skill], most: int) -> None:
     chosen = LinkSettings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from tasks.language_model.endpoint.refusals import (
 from tasks.language_model.endpoint.state import EndpointState
 from tasks.language_model.protocol import ModelUnavailableError
 
+START_OF_2100 = 4_102_444_800.0
+
 
 @pytest.mark.parametrize(
     ("headers", "seconds"),
@@ -23,6 +26,7 @@ from tasks.language_model.protocol import ModelUnavailableError
         ({"retry-after": "2"}, 2.0),
         ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
         ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "Fri, 01 Jan 2100 00:00:10 GMT"}, 10.0),
         ({}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
@@ -32,7 +36,10 @@ from tasks.language_model.protocol import ModelUnavailableError
         ({"retry-after": f"Thu, {'9' * 30} Jan 1970 00:00:00 GMT"}, None),
     ],
 )
-def test_headers_of_any_form_are_read(headers: dict[str, str], seconds: float | None) -> None:
+def test_headers_of_any_form_are_read(
+    headers: dict[str, str], seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: START_OF_2100)
     assert read_retry_after(headers) == seconds
 
 
