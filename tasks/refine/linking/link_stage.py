@@ -46,20 +46,18 @@ class LinkStage(RefineStage):
         prompt = self._claim_prompt(context, revision)
         if prompt is None:
             return {"asked": 0}
+        reason = ""
         try:
             answer = context.model.complete(prompt.request, LinksAnswer, prompt.check).answer
         except InvalidAnswerError as error:
             # Stored as pairs without a link: this model would give the same answer again.
             answer, reason = LinksAnswer(relations=[]), str(error)
-        else:
-            reason = ""
         verdicts, faults = read_verdicts(prompt, answer)
         get_pairs(context.services).save_verdicts(context.kind(self), verdicts)
         counts = Counter(verdict.type for verdict in verdicts if verdict.type)
-        found: dict[str, Any] = {"asked": len(verdicts), "links": dict(sorted(counts.items()))}
-        return (
-            found | ({"void": faults} if faults else {}) | ({"invalid": reason} if reason else {})
-        )
+        found = {"asked": len(verdicts), "links": dict(sorted(counts.items()))}
+        problems = {"void": faults, "invalid": reason}
+        return found | {name: value for name, value in problems.items() if value}
 
     @override
     def apply(
