@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -184,14 +185,10 @@ def test_no_seeds_no_scores() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"restart": 0.0},
         {"restart": 1.0},
-        {"max_hops": 0},
-        {"max_nodes": 0},
         {"tolerance": 0.0},
         {"semantic_weight": -1.0},
-        {"workflow_reverse_weight": -0.1},
-        {"friendship_weight": 1.0},
+        {"semantic_weight": math.inf},
     ],
 )
 def test_settings_are_checked(wrong: dict[str, object]) -> None:
