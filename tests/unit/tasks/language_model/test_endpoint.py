@@ -48,6 +48,16 @@ def read_text(content: Any) -> str:
     return read_reply(body, "prompt").text
 
 
+@pytest.mark.parametrize(
+    ("reason", "problem"),
+    [("error", "ended by an error of the endpoint"), ("stop", ""), (None, ""), ([], "")],
+)
+def test_an_answer_that_an_error_ended_is_not_complete(reason: Any, problem: str) -> None:
+    choice = {"finish_reason": reason, "message": {"content": '{"ids": ['}}
+    body = json.dumps({"choices": [choice]}).encode()
+    assert read_reply(body, "prompt").problem == problem
+
+
 def test_the_texts_of_parts_are_joined() -> None:
     parts = [{"text": "one"}, {"type": "image"}, {"text": 2}, "x", {"text": " two"}]
     assert read_text(parts) == "one two"
