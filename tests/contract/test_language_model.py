@@ -19,7 +19,6 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
 from config.errors import MisconfiguredError, SkillbusError
-from skills.token_count import count_tokens
 from tasks.language_model.endpoint.state import state_of
 from tasks.language_model.endpoint.transport import MAX_BODY_BYTES
 from tasks.language_model.openai_client import OpenAILanguageModel
@@ -40,7 +39,6 @@ from tests.support.servers.language_model import (
     LanguageModelServer,
     Reply,
     broken,
-    duplicated,
     error,
     half_a_body,
     huge,
@@ -159,27 +157,6 @@ def test_nothing_of_the_environment_is_sent(
     }  # fmt: skip
 
 
-def test_usage_is_estimated_where_it_is_not_counted(
-    model: LanguageModel, server: LanguageModelServer
-) -> None:
-    server.script = lambda asked: Reply('{"ids": ["c", "a", "b"]}', usage=None)
-    usage = ask(model).usage
-    assert usage.estimated
-    assert usage.prompt == count_tokens(f"{REQUEST.instructions} {REQUEST.data}")
-    assert usage.completion == count_tokens('{"ids": ["c", "a", "b"]}')
-
-
-@pytest.mark.parametrize("usage", [(10**12, 5), (5, 10**12), (0, 5)])
-def test_a_senseless_usage_is_estimated(
-    model: LanguageModel, server: LanguageModelServer, usage: tuple[int, int]
-) -> None:
-    server.script = lambda asked: Reply('{"ids": ["c", "a", "b"]}', usage=usage)
-    found = ask(model).usage
-    assert found.estimated
-    assert 0 < found.prompt < 1000
-    assert 0 < found.completion < 1000
-
-
 def test_another_name_of_the_model_is_logged_once(
     model: LanguageModel, server: LanguageModelServer
 ) -> None:
@@ -270,16 +247,8 @@ def test_fields_that_a_model_refuses_are_replaced_once(
     "wrong",
     [
         pytest.param(permuted(RIGHT, "ids"), id="wrong permutation"),
-        pytest.param(duplicated(RIGHT, "ids"), id="duplicate id"),
-        pytest.param({"ids": ["a", "b", "z"]}, id="an id that was not given"),
         pytest.param({"ids": None}, id="missing list"),
-        pytest.param({}, id="missing field"),
-        pytest.param({**RIGHT, "more": 1}, id="another field"),
-        pytest.param('{"ids": ["c", "a"', id="half an object"),
-        pytest.param('{"ids": ["c", "a", "b"]} {"ids": ["a", "b", "c"]}', id="two objects"),
         pytest.param("I cannot say.", id="prose"),
-        pytest.param("", id="nothing"),
-        pytest.param("<think>What is {it}? " + '{"ids": ["c", "a", "b"]}', id="only thoughts"),
         pytest.param(Reply(content=None), id="null"),
         pytest.param(Reply(content=None, refusal="I will not."), id="refusal"),
         pytest.param(Reply('{"ids": ["c"', finish_reason="length"), id="cut off"),
@@ -311,10 +280,7 @@ def test_an_invalid_answer_is_asked_for_again_twice_with_more_temperature(
     "right",
     [
         pytest.param(thinking(RIGHT), id="think"),
-        pytest.param(thinking(RIGHT, tag="thinking"), id="thinking"),
         pytest.param(thinking(RIGHT, tag=""), id="reasoning_content"),
-        pytest.param('Maybe {"ids": []}?\n</think>\n{"ids": ["c", "a", "b"]}', id="only its end"),
-        pytest.param('Here:\n```json\n{"ids": ["c", "a", "b"]}\n```\nDone.', id="fence"),
         pytest.param(
             Reply('{"ids": ["c", "a", "b"]}', finish_reason="length"), id="whole at the limit"
         ),
@@ -374,11 +340,6 @@ def test_a_wrong_setting_is_said_and_not_tried_again(
         ask(model)
     assert "127.0.0.1" not in caught.value.public_message
     assert server.requests == (3 if reply.status == 400 else 1)
-
-
-def test_an_unknown_model_is_a_wrong_setting(make: Make) -> None:
-    with pytest.raises(MisconfiguredError, match="language_model"):
-        ask(make(model="another"))
 
 
 def test_a_refused_prompt_is_no_wrong_setting(

@@ -89,7 +89,7 @@ def test_exact_is_pagerank(edges: list[Edge], seeds: dict[str, float]) -> None:
     assert distance(exact_pagerank(seeds, rows, chosen), expected) < 1e-9
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(EDGES, SEEDS, st.integers(1, 6), st.integers(1, 12), st.integers(1, 6))
 def test_the_error_is_never_above_the_bound(
     edges: list[Edge], seeds: dict[str, float], hops: int, nodes: int, fan_out: int
@@ -155,7 +155,7 @@ def test_seeds_unknown_to_the_graph_keep_their_mass() -> None:
     assert found.scores["elsewhere"] > 0.3
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(EDGES, SEEDS, st.integers(1, 12), st.integers(1, 6))
 def test_inflow_is_the_score_less_the_restart(
     edges: list[Edge], seeds: dict[str, float], nodes: int, fan_out: int

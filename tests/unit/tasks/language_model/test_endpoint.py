@@ -15,7 +15,7 @@ from tasks.language_model.endpoint.refusals import (
     translate_status,
 )
 from tasks.language_model.endpoint.state import EndpointState
-from tasks.language_model.protocol import ModelUnavailableError
+from tasks.language_model.protocol import ModelUnavailableError, TokenUsage
 
 START_OF_2100 = 4_102_444_800.0
 
@@ -56,6 +56,14 @@ def test_an_answer_that_an_error_ended_is_not_complete(reason: Any, problem: str
     choice = {"finish_reason": reason, "message": {"content": '{"ids": ['}}
     body = json.dumps({"choices": [choice]}).encode()
     assert read_reply(body, "prompt").problem == problem
+
+
+@pytest.mark.parametrize("counts", [(10**12, 5), (5, 10**12), (0, 5), ("5", 5), (None, None)])
+def test_usage_that_is_not_counted_is_estimated(counts: tuple[Any, Any]) -> None:
+    usage = dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=True))
+    completion = {"choices": [{"message": {"content": "one two"}}], "usage": usage}
+    found = read_reply(json.dumps(completion).encode(), "the whole prompt").usage
+    assert found == TokenUsage(3, 2, estimated=True)
 
 
 def test_the_texts_of_parts_are_joined() -> None:
