@@ -345,12 +345,12 @@ def test_a_wrong_setting_is_said_and_not_tried_again(
 def test_a_refused_prompt_is_no_wrong_setting(
     model: LanguageModel, server: LanguageModelServer
 ) -> None:
-    server.queue.append(error(400, "This model's maximum context length is 10 tokens"))
+    server.queue.append(error(400, "Your prompt was flagged", "content_filter"))
     with pytest.raises(InvalidAnswerError, match="refused the prompt"):
         ask(model)
     assert server.requests == 1
     ask(model)
-    server.script = lambda asked: error(400, "flagged")
+    server.script = lambda asked: error(400, "refused")
     with pytest.raises(InvalidAnswerError, match="refused the prompt"):
         ask(model)
     server.script = lambda asked: RIGHT

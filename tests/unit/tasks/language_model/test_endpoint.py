@@ -78,6 +78,19 @@ def test_parts_within_parts_are_no_text() -> None:
     assert read_text(content) == ""
 
 
+@pytest.mark.parametrize(
+    ("message", "is_about_prompt"),
+    [
+        ("context_length_exceeded This model's maximum context length is 10 tokens", True),
+        ("content_filter The prompt triggered the content management policy", True),
+        ("invalid_prompt Your prompt was flagged", True),
+        ("unsupported_value 'response_format' is not supported with this model", False),
+    ],
+)
+def test_a_refusal_may_be_about_the_prompt(message: str, is_about_prompt: bool) -> None:
+    assert RefusedRequestError(400, message).is_about_prompt is is_about_prompt
+
+
 def test_a_refused_request_closes_the_circuit() -> None:
     """The endpoint responds: it is asked in another form at once."""
     state = EndpointState("model")
