@@ -20,8 +20,8 @@ from graph.records import SkillState
 from search.protocol import StoredRevision
 from skills.record import RevisionKey
 from tasks.ingest.embed_sections import lower_thread_priority
-from tasks.ingest.next_tasks import drop_paused, pause_failed, send_refine
-from tasks.language_model.protocol import InvalidAnswerError
+from tasks.ingest.next_tasks import defer_refine, drop_paused, pause_failed, send_refine
+from tasks.language_model.protocol import InvalidAnswerError, ModelUnavailableError
 from tasks.policies import REFINE, Deadline, DeadlineExceededError
 from tasks.refine.pauses import PAUSING_ERRORS, get_refine_pause, pause_refining
 from tasks.refine.stage import RefineContext, RefineStage
@@ -86,7 +86,8 @@ def _refine_batch(
     except PAUSING_ERRORS as error:
         pause_refining(services.coordinator, settings, error)
         return {key.skill_id: False for key in keys}
-    revisions = list(services.index.get_revisions(keys).values())
+    found = services.index.get_revisions(keys).values()
+    revisions = sorted(found, key=lambda revision: skill_ids.index(revision.key.skill_id))
     held_up = threading.Event()
     until = _StoppableDeadline(deadline, lambda: held_up.is_set() or services.stopping.is_set())
     batch = _Batch(RefineContext(services, model, services.answers, until), held_up)
@@ -163,6 +164,8 @@ class _Batch:
             self._held_up.set()
             if not services.stopping.is_set():  # stopping ends calls too
                 pause_refining(services.coordinator, services.settings.language_model, error)
+                if isinstance(error, ModelUnavailableError) and error.calls:
+                    defer_refine(services.coordinator, revision.key.skill_id, str(error))
             return False
         return True
 

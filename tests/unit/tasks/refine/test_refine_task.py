@@ -16,6 +16,7 @@ from config.settings import Settings
 from search.protocol import StoredRevision
 from skills.events import SourceChanged
 from tasks.coordination.local import LocalCoordinator
+from tasks.ingest.next_tasks import send_refine
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.protocol import (
     InvalidAnswerError,
@@ -246,6 +247,23 @@ def test_an_endpoint_that_is_down_costs_few_calls(
     asked = server.requests
     assert run(services)["waiting"] == 3
     assert server.requests == asked
+
+
+def test_a_skill_at_which_the_endpoint_fails_keeps_no_others_waiting(
+    services: Services, server: LanguageModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = give_roles("param")
+    server.script = lambda asked: broken() if '"bollard"' in asked.data else roles(asked)
+    model = services.settings.language_model.model_copy(update={"concurrency": 1})
+    services.settings = services.settings.model_copy(update={"language_model": model})
+    sent: list[Sequence[Any]] = []
+    services.send_task = lambda name, ids: sent.append(ids)
+    assert run(services)["waiting"] == 3
+    send_refine(services.coordinator, services.send_task, IDS)
+    assert sent == [[*IDS[1:], IDS[0]]]
+    monkeypatch.setattr("tasks.refine.refine.get_refine_pause", lambda *_: None)
+    assert run(services, [*IDS[1:], IDS[0]])["refined"] == 2
+    assert sorted(stored(services)) == IDS[1:]
 
 
 def test_a_pause_ends_by_itself_or_with_other_settings() -> None:
