@@ -314,18 +314,6 @@ def test_links_from_use_survive_a_change_of_the_skill_and_a_restart(library: Lib
     assert library.links() == before
 
 
-def test_a_skill_that_comes_back_gets_its_links_again(library: Library) -> None:
-    library.report(1, ("a", "helped"), ("b", "helped"))
-    library.link()
-    before = library.links()
-    library.remove("b")
-    library.link()
-    assert library.of_type(LinkType.USED_TOGETHER) == {}
-    library.publish("b")
-    library.link()
-    assert library.links() == before
-
-
 def test_turning_learning_off_and_on_again(library: Library) -> None:
     plain = library.links()
     library.report(1, ("a", "helped"), ("b", "helped"), ("c", "wrong_step"))

@@ -30,7 +30,7 @@ from graph.local.store import SqliteSkillGraph
 from graph.records import Link, LinkFeatures, LinkType, Mention, Publication
 from skills.batches import batches
 from skills.record import RevisionKey
-from tests.support.samples.similarity_link import cosine, similarity_link
+from tests.support.samples.similarity_link import similarity_link
 
 SMALL = LinkSettings(max_alternatives=2, max_semantic=2, semantic_body_cosine=0.3)
 
@@ -103,13 +103,6 @@ def test_terms_are_compared_to_the_last_bit() -> None:
     for left, right in ((one, other), (other, one)):
         _, _, described, _ = Block.of([Member(left)]).find(Member(right), 0.1)
         assert described.tolist() == [0.0]
-
-
-def test_cosine_is_symmetric_to_the_last_bit() -> None:
-    one = unit({term: 0.1 + term for term in range(40)})
-    other = unit({term: 1 / (1 + term) for term in range(20, 60)})
-    assert cosine(one, other) == cosine(other, one) > 0
-    assert cosine(one, {}) == 0.0
 
 
 def leaning(cosine_with_first: float) -> dict[int, float]:

@@ -115,13 +115,6 @@ def test_an_answer_is_paid_for_once(setting: Setting) -> None:
     assert setting.answers.get_usage(DAY) == {"select": StageUsage(1, 70, 30, 1)}
 
 
-def test_another_process_uses_the_stored_answer(setting: Setting) -> None:
-    setting.model().complete(question(), Choice)
-    other = SqliteAnswerStore(setting.path)
-    assert setting.model(other).complete(question(), Choice).calls == 0
-    other.close()
-
-
 def test_what_the_answer_depends_on_is_asked_again(setting: Setting) -> None:
     model = setting.model()
     for request in (question(), question("what?"), question(max_tokens=50, seconds=4)):
