@@ -26,9 +26,6 @@ class AdjacencyCache:
         self._epoch = 0
         self._version = 0
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     @property
     def epoch(self) -> int:
         """The epoch of the last applied changes."""

@@ -268,9 +268,10 @@ class DismissedLink:
 
 
 def merge_duplicate_links(links: Iterable[Link]) -> list[Link]:
-    """Keep one link per (source, target, type): the heaviest; on a tie, the first by evidence."""
+    """Keep one link per owner, source, target and type: the heaviest; on a tie, the first by
+    evidence."""
     ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
-    return list({(*link.ends, link.type): link for link in ordered}.values())
+    return list({(link.owner, *link.ends, link.type): link for link in ordered}.values())
 
 
 class Neighbour(NamedTuple):

@@ -12,7 +12,8 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 def normalise_name(name: str) -> str:
     """Normalise a name: NFKC, case-folded, runs of separators replaced by one hyphen."""
-    folded = normalize("NFKC", name).casefold()
+    # Case folding may take letters apart: it is not closed under NFKC.
+    folded = normalize("NFKC", normalize("NFKC", name).casefold())
     return _SEPARATORS.sub("-", folded).strip("-")
 
 
@@ -38,8 +39,7 @@ def may_be_same_skill(one: str, other: str) -> bool:
 
     If names share words and each has further words, they denote siblings.
     """
-    first, second = _words(one), _words(other)
-    return first <= second or second <= first or not first & second
+    return is_name_variant(one, other) or _words(one).isdisjoint(_words(other))
 
 
 def _words(name: str) -> set[str]:

@@ -28,9 +28,6 @@ class Audiences:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Audiences) and self._by_source == other._by_source
 
-    def __hash__(self) -> int:
-        return hash(frozenset(self._by_source.items()))
-
     def __bool__(self) -> bool:
         """Return whether there may be more than one audience."""
         return bool(self._by_source)

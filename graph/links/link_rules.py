@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from config.errors import UsageError
 from graph.links.audiences import ONE_AUDIENCE, Audiences
 from graph.links.mentions import SEQUENCE_STRIDE
 from graph.records import Link, LinkFeatures, LinkType, Mention
@@ -33,21 +32,26 @@ Booleans = npt.NDArray[np.bool_]
 QuantisedVector = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint16]]
 """A sparse unit vector: its terms, ascending, and their weights in steps of 1 / WEIGHT_STEPS."""
 
-
 DECLARED_WEIGHT = 0.999
 """Minimum weight of a dependency that counts as declared, and is added to bundles."""
+
+_DEPENDENCY_WEIGHTS = {"depends": 1.0, "related": 0.9, "file": 0.85, "quoted": 0.8}
+"""Weight of a dependency by the kind of its mention."""
+
+_CROSS_COLLECTION_FACTOR = 0.75
+"""Factor on the weight of an undeclared mention of a skill in another collection."""
+
+_WORKFLOW_WEIGHT, _CONFLICT_WEIGHT = 0.8, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Thresholds on cosines of body terms and of description terms, and weights of mentions.
+    """Thresholds on cosines of body terms and of description terms, and lengths of lists.
 
     alternative_*: minimum cosines of an alternative. Skills with the same name need one of the two;
     other skills need both, because siblings made from one template are similar.
     semantic_*: minimum cosine of bodies and maximum cosine of descriptions for a semantic link.
     max_*: K, the maximum links of the type that one skill owns to each audience.
-    cross_collection_factor: factor on the weight of an undeclared mention of a skill in another
-    collection.
     """
 
     alternative_description_cosine: float = 0.8
@@ -56,31 +60,6 @@ class LinkSettings:
     semantic_max_description_cosine: float = 0.6
     max_alternatives: int = 5
     max_semantic: int = 10
-    declared_weight: float = 1.0
-    related_weight: float = 0.9
-    file_weight: float = 0.85
-    quoted_weight: float = 0.8
-    cross_collection_factor: float = 0.75
-    workflow_weight: float = 0.8
-    conflict_weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        if min(self.max_alternatives, self.max_semantic) < 1:
-            raise UsageError(
-                "a skill keeps at least one link of each scored type, not "
-                f"{self.max_alternatives} alternatives and {self.max_semantic} semantic links"
-            )
-        if self.semantic_max_description_cosine > self.alternative_description_cosine:
-            raise UsageError("semantic links must end where alternatives begin, or below")
-        if (
-            min(
-                self.alternative_description_cosine,
-                self.alternative_body_cosine,
-                self.semantic_body_cosine,
-            )
-            <= 0
-        ):
-            raise UsageError("a threshold of 0 would link every skill with every other")
 
     def max_links(self, kind: LinkType) -> int:
         """Return the maximum links of a scored type that a skill keeps to each audience."""
@@ -195,7 +174,7 @@ def build_links(
     best = select_top_links(scored, settings, audiences)
     for link in (
         *as_owned_links(features.skill_id, best),
-        *_mentioned(features, resolve, settings),
+        *_mentioned(features, resolve),
     ):
         place = (link.source, link.target, link.type)
         if link.source != link.target and (place not in found or link.weight > found[place].weight):
@@ -230,15 +209,7 @@ def as_owned_links(owner: str, scored: Iterable[ScoredLink]) -> list[Link]:
     return [Link(owner, owner, one.skill_id, one.type, one.weight, one.evidence) for one in scored]
 
 
-def _mentioned(
-    features: LinkFeatures, resolve: ResolvedNames, settings: LinkSettings
-) -> Iterable[Link]:
-    weights = {
-        "depends": settings.declared_weight,
-        "related": settings.related_weight,
-        "file": settings.file_weight,
-        "quoted": settings.quoted_weight,
-    }
+def _mentioned(features: LinkFeatures, resolve: ResolvedNames) -> Iterable[Link]:
     owner = features.skill_id
     previous: tuple[int, str] | None = None
     for mention in sorted(features.mentions, key=lambda m: (m.position, m.line, m.kind, m.name)):
@@ -246,18 +217,17 @@ def _mentioned(
         if target is None:
             continue
         evidence = f"{mention.kind}, line {mention.line}: {mention.evidence}"
-        if mention.kind in weights:
-            share = settings.cross_collection_factor if _is_far(owner, target, mention) else 1.0
-            weight = weights[mention.kind] * share
+        if mention.kind in _DEPENDENCY_WEIGHTS:
+            factor = _CROSS_COLLECTION_FACTOR if _is_far(owner, target, mention) else 1.0
+            weight = _DEPENDENCY_WEIGHTS[mention.kind] * factor
             yield Link(owner, owner, target, LinkType.DEPENDENCY, weight, evidence)
         elif mention.kind == "conflicts":
-            yield Link(owner, owner, target, LinkType.CONFLICT, settings.conflict_weight, evidence)
+            yield Link(owner, owner, target, LinkType.CONFLICT, _CONFLICT_WEIGHT, evidence)
         elif mention.kind == "order":
             sequence = mention.position // SEQUENCE_STRIDE
             if previous is not None and previous[0] == sequence:
                 before = previous[1]
-                weight = settings.workflow_weight
-                yield Link(owner, before, target, LinkType.WORKFLOW, weight, evidence)
+                yield Link(owner, before, target, LinkType.WORKFLOW, _WORKFLOW_WEIGHT, evidence)
             previous = (sequence, target)
 
 
@@ -269,12 +239,8 @@ def resolve_mention(features: LinkFeatures, mention: Mention, resolve: ResolvedN
     if is_declared(mention) and mention.name in resolve.by_skill_id:
         return mention.name
     for key in lookup_keys(mention.name):
-        candidates = [
-            other for other in resolve.by_name.get(key, ()) if _in_source(other, features)
-        ]
-        if candidates:
-            nearest = max(_nearness(features, other) for other in candidates)
-            return min(other for other in candidates if _nearness(features, other) == nearest)
+        if candidates := resolve.by_name.get(key):
+            return min(candidates, key=lambda other: (_distance(features, other), other))
     return None
 
 
@@ -298,18 +264,14 @@ def _is_far(owner: str, target: str, mention: Mention) -> bool:
     return min(map(len, ends)) > 1 and ends[0][0] != ends[1][0]
 
 
-def _in_source(skill_id: str, features: LinkFeatures) -> bool:
-    return skill_id.startswith(f"{features.source_id}:")
-
-
-def _nearness(features: LinkFeatures, other: str) -> tuple[int, int]:
-    """Return the numbers of leading folders and leading characters that two paths share.
+def _distance(features: LinkFeatures, other: str) -> tuple[int, int]:
+    """Return the numbers of leading folders and leading characters that two paths share, negated.
 
     The characters matter if a mirror has flattened several folders into one.
     """
     theirs = other[len(features.source_id) + 1 :]
     folders = _shared(features.path.split("/"), theirs.split("/"))
-    return (folders, _shared(features.path, theirs))
+    return (-folders, -_shared(features.path, theirs))
 
 
 def _shared(one: Sequence[str], two: Sequence[str]) -> int:

@@ -42,23 +42,17 @@ class PassageLink:
     evidence: str
 
 
-@dataclass(frozen=True, slots=True)
-class PassageLinkSettings:
-    """Thresholds of passage links.
+_MIN_SEMANTIC_COSINE = 0.85
+"""Exclusive minimum (SkillPager's tau)."""
 
-    min_semantic_cosine: exclusive (SkillPager's tau). max_links_per_passage: maximum links of a
-    type that start at one passage. condition_reach: number of passages after a precondition that
-    are searched for its step. min_title_length: minimum characters of a heading that references can
-    name.
-    """
+_MAX_LINKS_PER_PASSAGE = 5
+"""Maximum links of a type that start at one passage."""
 
-    min_semantic_cosine: float = 0.85
-    max_links_per_passage: int = 5
-    condition_reach: int = 20
-    min_title_length: int = 4
+_CONDITION_REACH = 20
+"""Number of passages after a precondition that are searched for its step."""
 
-
-DEFAULT_PASSAGE_LINK_SETTINGS = PassageLinkSettings()
+_MIN_TITLE_LENGTH = 4
+"""Minimum characters of a heading that references can name."""
 
 _BLOCK = 512
 _TEXT_LIMIT = 4000
@@ -85,11 +79,7 @@ _COMMON_TITLES = frozenset(
 )  # fmt: skip
 
 
-def link_passages(
-    parsed: ParsedSkill,
-    vectors: Vectors | None = None,
-    settings: PassageLinkSettings = DEFAULT_PASSAGE_LINK_SETTINGS,
-) -> tuple[PassageLink, ...]:
+def link_passages(parsed: ParsedSkill, vectors: Vectors | None = None) -> tuple[PassageLink, ...]:
     """Return all links between the passages of a skill, sorted by source, target and type.
 
     vectors: unit vectors of the passages, (passages, d), or of the sections, (sections, d). With
@@ -98,9 +88,9 @@ def link_passages(
     """
     found = [
         *_sequence(parsed.passages),
-        *_semantic(parsed, vectors, settings),
-        *_references(parsed, settings),
-        *_conditions(parsed, settings),
+        *_semantic(parsed, vectors),
+        *_references(parsed),
+        *_conditions(parsed),
     ]
     kept: dict[tuple[int, int, str], PassageLink] = {}
     for link in found:
@@ -117,9 +107,7 @@ def _sequence(passages: Sequence[Passage]) -> list[PassageLink]:
     ]
 
 
-def _semantic(
-    parsed: ParsedSkill, vectors: Vectors | None, settings: PassageLinkSettings
-) -> list[PassageLink]:
+def _semantic(parsed: ParsedSkill, vectors: Vectors | None) -> list[PassageLink]:
     """Return links to the most similar passages above the threshold; computed in blocks of rows."""
     if vectors is None or not len(vectors):
         return []
@@ -143,8 +131,8 @@ def _semantic(
         cosines = rows[start : start + _BLOCK] @ rows.T
         for offset, scores in enumerate(cosines):
             scores[start + offset] = -1.0
-            near = np.flatnonzero(scores > settings.min_semantic_cosine)
-            best = near[np.lexsort((near, -scores[near]))][: settings.max_links_per_passage]
+            near = np.flatnonzero(scores > _MIN_SEMANTIC_COSINE)
+            best = near[np.lexsort((near, -scores[near]))][:_MAX_LINKS_PER_PASSAGE]
             for other in best.tolist():
                 weight = min(1.0, float(scores[other]))
                 pair = (places[start + offset], places[other])
@@ -153,12 +141,12 @@ def _semantic(
     return links
 
 
-def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[PassageLink]:
+def _references(parsed: ParsedSkill) -> list[PassageLink]:
     """Return links to sections whose heading, step number or introduced term a passage mentions."""
     first: dict[int, Passage] = {}
     for passage in parsed.passages:
         first.setdefault(passage.section, passage)
-    titles = _titles(parsed, first, settings)
+    titles = _titles(parsed, first)
     lengths = sorted(set(map(len, titles)))
     numbers = _step_numbers(parsed, first)
     terms = _introduced(parsed)
@@ -180,15 +168,13 @@ def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[Pass
             introduced = terms.get(term)
             if introduced is not None and introduced.section != passage.section:
                 found.setdefault(introduced.index, f"uses the term {term!r}")
-        for target_index, evidence in list(found.items())[: settings.max_links_per_passage]:
+        for target_index, evidence in list(found.items())[:_MAX_LINKS_PER_PASSAGE]:
             pair = (passage.index, target_index)
             links.append(PassageLink(*pair, PassageLinkType.REFERENCE, 1.0, evidence))
     return links
 
 
-def _titles(
-    parsed: ParsedSkill, first: dict[int, Passage], settings: PassageLinkSettings
-) -> dict[tuple[str, ...], Passage]:
+def _titles(parsed: ParsedSkill, first: dict[int, Passage]) -> dict[tuple[str, ...], Passage]:
     """Return words of a distinctive heading -> first passage below it; headings of several sections
     are left out."""
     named: list[tuple[tuple[str, ...], Passage]] = []
@@ -197,7 +183,7 @@ def _titles(
             title = tuple(_words(_NUMBERING.sub("", section.heading_path[-1])))
             joined = " ".join(title)
             common = joined in _COMMON_TITLES or "".join(title) in _COMMON_TITLES
-            is_long = len(joined) >= settings.min_title_length
+            is_long = len(joined) >= _MIN_TITLE_LENGTH
             if 1 < len(title) <= _MAX_TITLE_WORDS and is_long and not common:
                 named.append((title, first[section.index]))
     times = Counter(title for title, _ in named)
@@ -242,7 +228,7 @@ def _key_terms(text: str) -> list[str]:
     ]
 
 
-def _conditions(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[PassageLink]:
+def _conditions(parsed: ParsedSkill) -> list[PassageLink]:
     """Return a link from each precondition to the step that it constrains.
 
     This is the next step in its section or a subsection, otherwise the next step at all.
@@ -251,9 +237,7 @@ def _conditions(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[Pass
     for passage in parsed.passages:
         if passage.role is not Role.PRECONDITION:
             continue
-        following = parsed.passages[
-            passage.index + 1 : passage.index + 1 + settings.condition_reach
-        ]
+        following = parsed.passages[passage.index + 1 : passage.index + 1 + _CONDITION_REACH]
         steps = [other for other in following if other.role is Role.STEP]
         if not steps:
             continue

@@ -186,7 +186,7 @@ class SimilarityScores:
     entry_weights: Mapping[LinkType, Floats]
     settings: LinkSettings
     found: Sequence[tuple[Block, Rows]]
-    audiences: Audiences = ONE_AUDIENCE
+    audiences: Audiences
 
     def best(self, more: int = 0) -> list[ScoredLink]:
         """Return candidates for the skill's lists.

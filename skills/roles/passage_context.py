@@ -63,11 +63,16 @@ class PassageContext(NamedTuple):
 
     def continues_code_of(self, before: PassageContext) -> bool:
         """Return whether the passage is the next chunk of the fenced code block of `before`."""
-        return (
-            self.passage.kind is before.passage.kind is PassageKind.CODE
-            and self.passage.section == before.passage.section
-            and not self.first_line.lstrip().startswith(("```", "~~~"))
-        )
+        return continues_code(before.passage, self.passage, self.first_line)
+
+
+def continues_code(before: Passage, passage: Passage, first_line: str) -> bool:
+    """Return whether a passage is the next chunk of the fenced code block of `before`."""
+    return (
+        passage.kind is before.kind is PassageKind.CODE
+        and passage.section == before.section
+        and not first_line.lstrip().startswith(("```", "~~~"))
+    )
 
 
 def build_passage_contexts(
@@ -108,13 +113,11 @@ def find_lists(contexts: Sequence[PassageContext]) -> list[tuple[int, int]]:
     for index, context in enumerate(contexts):
         if context.passage.kind is not PassageKind.LIST_ITEM:
             continue
-        previous = contexts[index - 1].passage if index else None
+        passage, previous = context.passage, contexts[index - 1].passage
         if (
             runs
             and runs[-1][1] == index
-            and previous is not None
-            and previous.section == context.passage.section
-            and previous.lead_in == context.passage.lead_in
+            and (passage.section, passage.lead_in) == (previous.section, previous.lead_in)
         ):
             runs[-1] = (runs[-1][0], index + 1)
         else:

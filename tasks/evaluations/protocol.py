@@ -52,6 +52,15 @@ class EvaluationStore(Protocol):
         ...
 
 
+def change_all(
+    prompts: tuple[EvaluatedPrompt, ...], change: ChangePrompt
+) -> tuple[tuple[EvaluatedPrompt, ...], int]:
+    """Return the changed prompts of a run, and how many were changed or deleted."""
+    kept = tuple(changed for one in prompts if (changed := change(one)) is not None)
+    same = {id(one) for one in prompts}
+    return kept, len(prompts) - sum(id(one) in same for one in kept)
+
+
 def describe_unknown_evaluation(evaluation_id: str) -> str:
     """Return the message for an unknown id."""
     return (

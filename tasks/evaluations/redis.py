@@ -22,9 +22,9 @@ from tasks.evaluations.protocol import (
     MAX_EVALUATIONS,
     ChangePrompt,
     EvaluationStore,
+    change_all,
     describe_unknown_evaluation,
 )
-from tasks.evaluations.rewrite import change_all
 
 _SUMMARIES = PREFIX + "evaluations"
 _PROMPTS = PREFIX + "evaluation-prompts"

@@ -19,9 +19,9 @@ from tasks.evaluations.protocol import (
     MAX_EVALUATIONS,
     ChangePrompt,
     EvaluationStore,
+    change_all,
     describe_unknown_evaluation,
 )
-from tasks.evaluations.rewrite import change_all
 from tasks.shared_sqlite_file import SharedFile
 
 _FILE = SharedFile(

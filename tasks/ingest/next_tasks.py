@@ -32,6 +32,7 @@ _EMBED_BATCH_SKILLS = {EMBED_SKILLS.name: 64, EMBED_SECTIONS.name: 16}
 _MAX_WAITING = 20_000
 _REFINE_BATCH_SKILLS = 16
 _FAILED_SECONDS = 86_400.0
+_DEFERRED_SECONDS = 3_600.0
 
 
 def first_task(data: EventData) -> TaskPolicy:
@@ -150,6 +151,15 @@ def pause_failed(services: Services, task: TaskPolicy, skill_id: str, reason: st
         services.coordinator.pause(name, reason, _FAILED_SECONDS)
 
 
+def defer_refine(coordinator: Coordinator, skill_id: str, reason: str) -> None:
+    """Have `send_refine` send a skill last for an hour: a question about it may fail each time."""
+    coordinator.pause(_deferral_name(skill_id), reason, _DEFERRED_SECONDS)
+
+
+def _deferral_name(skill_id: str) -> str:
+    return f"{REFINE.name} last {skill_id}"
+
+
 def drop_paused(
     coordinator: Coordinator, task: TaskPolicy, keys: Sequence[RevisionKey]
 ) -> list[RevisionKey]:
@@ -164,7 +174,9 @@ def _pause_name(task: TaskPolicy, key: RevisionKey) -> str:
 
 
 def send_refine(coordinator: Coordinator, send_task: SendTask, skill_ids: Sequence[str]) -> None:
-    """Send published skills to `refine`, in batches and in this order."""
-    for batch in batches(skill_ids, _REFINE_BATCH_SKILLS):
+    """Send published skills to `refine`, in batches and in this order; deferred skills last."""
+    deferred = coordinator.find_paused([_deferral_name(one) for one in skill_ids])
+    ordered = sorted(skill_ids, key=lambda one: _deferral_name(one) in deferred)
+    for batch in batches(ordered, _REFINE_BATCH_SKILLS):
         coordinator.add_pending(REFINE.name, 1)
         send_task(REFINE.name, batch)

@@ -153,12 +153,12 @@ class Dialogue:
         if "temperature" in fields and "temperature" in refusal.message:
             state.learn(replace(state.dialect, temperature=False))
             return form
-        if form is not AnswerForm.PLAIN and not refusal.is_too_long:
+        if form is not AnswerForm.PLAIN and not refusal.is_about_prompt:
             return AnswerForm(form + 1)
         log.warning(
             "the endpoint refuses a request", status=refusal.status, message=refusal.message
         )
-        if refusal.is_too_long or state.answered:
+        if refusal.is_about_prompt or state.answered:
             raise InvalidAnswerError(f"the endpoint refused the prompt (status {refusal.status})")
         raise MisconfiguredError(
             f"{self._settings.base_url} refuses requests (status {refusal.status}: "

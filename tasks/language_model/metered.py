@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from typing_extensions import override
 
 from config.errors import MisconfiguredError, SkillbusError, TransientError
@@ -31,6 +31,7 @@ from tasks.language_model.protocol import (
     TokenBudgetError,
     TokenUsage,
 )
+from tasks.language_model.structured_answers import read_answer
 from tasks.metrics_recorder import MetricsRecorder, ModelFailure, NullMetrics
 
 log = structlog.get_logger()
@@ -122,13 +123,7 @@ class MeteredLanguageModel(LanguageModel):
             log.warning("a stored answer could not be counted", reason=str(error))
         if not stored.text:
             raise InvalidAnswerError(f"stored as invalid: {stored.reason}")
-        try:
-            answer = answer_type.model_validate_json(stored.text)
-        except ValidationError as error:
-            raise InvalidAnswerError(f"the stored answer is invalid: {error}") from None
-        if check is not None:
-            check(answer)
-        return ModelAnswer(answer)
+        return ModelAnswer(read_answer(stored.text, answer_type, check))
 
     def _claim_or_wait(
         self, key: str, owner: str, request: ModelRequest, end: float
@@ -177,11 +172,15 @@ class MeteredLanguageModel(LanguageModel):
                 return day, reservation
             used = sum(usage.tokens for usage in self._answers.get_usage(day).values())
             left = end - time.monotonic()
-            if used + estimate > limit or left <= 0:
+            is_spent = used + estimate > limit
+            if is_spent or left <= 0:
                 raise TokenBudgetError(
                     f"{request.stage}: {used} of {limit} tokens (language_model.daily_tokens) are "
-                    f"used today, this call may need {estimate}",
-                    retry_after=seconds_to_next_day(now),
+                    f"used today, this call may need {estimate}"
+                    + ("" if is_spent else ", and running calls may need the rest"),
+                    retry_after=seconds_to_next_day(now)
+                    if is_spent
+                    else self._claim_seconds(request),
                 )
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LAST_POLL_SECONDS)

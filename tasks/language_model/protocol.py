@@ -24,45 +24,60 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 AnswerT_co = TypeVar("AnswerT_co", bound=BaseModel, covariant=True)
 
 
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of prompts and answers, over all tries, as the endpoint counts them.
+
+    estimated: whether the endpoint did not count at least one try, so that `skills.token_count`
+    did.
+    """
+
+    prompt: int = 0
+    completion: int = 0
+    estimated: bool = False
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.estimated or other.estimated,
+        )
+
+    @property
+    def total(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt + self.completion
+
+
 class InvalidAnswerError(PermanentError):
     """The model's answer is still invalid after all retries.
 
     usage, calls: cost of the tries; a `LanguageModel` sets them.
     """
 
-    def __init__(
-        self, message: str = "", *, usage: TokenUsage | None = None, calls: int = 0
-    ) -> None:
-        super().__init__(message)
-        self.usage = usage or TokenUsage()
-        self.calls = calls
+    usage = TokenUsage()
+    calls = 0
 
 
 class ModelUnavailableError(TransientError):
     """The endpoint does not answer, is overloaded or limits the rate.
 
     retry_after: seconds after which the endpoint may be called again; None if it names none. usage,
-    calls: cost of earlier tries of the same request.
+    calls: cost of all tries of the request; a `LanguageModel` sets them.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        retry_after: float | None = None,
-        usage: TokenUsage | None = None,
-        calls: int = 0,
-    ) -> None:
+    usage = TokenUsage()
+    calls = 0
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message, public_message="the language model did not answer")
         self.retry_after = retry_after
-        self.usage = usage or TokenUsage()
-        self.calls = calls
 
 
 class TokenBudgetError(TransientError):
-    """The token budget of the day is used up.
+    """The token budget of the day is used up, or running calls may need the rest.
 
-    retry_after: seconds until the next day (UTC).
+    retry_after: seconds until the next day (UTC), or until these calls have ended.
     """
 
     def __init__(self, message: str, *, retry_after: float) -> None:
@@ -100,31 +115,6 @@ class ModelRequest:
         ]
         text = json.dumps(parts, ensure_ascii=False, sort_keys=True)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
-    """Tokens of prompts and answers, over all tries, as the endpoint counts them.
-
-    estimated: whether the endpoint did not count at least one try, so that `skills.token_count`
-    did.
-    """
-
-    prompt: int = 0
-    completion: int = 0
-    estimated: bool = False
-
-    def __add__(self, other: TokenUsage) -> TokenUsage:
-        return TokenUsage(
-            self.prompt + other.prompt,
-            self.completion + other.completion,
-            self.estimated or other.estimated,
-        )
-
-    @property
-    def total(self) -> int:
-        """Prompt and completion together."""
-        return self.prompt + self.completion
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ _FORM = (
     "Answer with exactly one JSON object and no other text. The object must be valid against this "
     "JSON schema:"
 )
-_THOUGHTS = re.compile(r"<(think|thinking)>", re.IGNORECASE)
+_THOUGHTS = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _END_OF_THOUGHTS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_START_OF_ANSWER = re.compile(r"\s*(?:\{|```)")
 _BRACKET = re.compile(r"[][{}]")
 _MADE_BY_VALIDATORS = ("value_error", "assertion_error")
 _LIMITS = re.compile(r"too_(?:short|long)|greater_than|less_than|multiple_of|pattern|finite")
@@ -153,15 +154,13 @@ def strip_thoughts(text: str) -> str:
     template wrote the opening tag into the prompt, everything up to it is removed. Tags inside the
     JSON object are part of it.
     """
-    text = text.strip()
-    while opened := _THOUGHTS.match(text):
-        closed = re.compile(f"</{opened[1]}>", re.IGNORECASE).search(text)
-        if closed is None:
-            return ""
-        text = text[closed.end() :].lstrip()
-    if not text.startswith(("{", "```")) and (closed := _END_OF_THOUGHTS.search(text)):
-        return strip_thoughts(text[closed.end() :])
-    return text
+    start = 0
+    for closed in _END_OF_THOUGHTS.finditer(text):
+        if _START_OF_ANSWER.match(text, start):
+            break
+        start = closed.end()
+    text = text[start:].strip()
+    return "" if _THOUGHTS.match(text) else text
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextvars import copy_context
-from enum import Enum
 
 import structlog
 from typing_extensions import override
@@ -21,19 +20,14 @@ from graph.records import SkillState
 from search.protocol import StoredRevision
 from skills.record import RevisionKey
 from tasks.ingest.embed_sections import lower_thread_priority
-from tasks.ingest.next_tasks import drop_paused, pause_failed, send_refine
-from tasks.language_model.protocol import InvalidAnswerError
+from tasks.ingest.next_tasks import defer_refine, drop_paused, pause_failed, send_refine
+from tasks.language_model.protocol import InvalidAnswerError, ModelUnavailableError
 from tasks.policies import REFINE, Deadline, DeadlineExceededError
 from tasks.refine.pauses import PAUSING_ERRORS, get_refine_pause, pause_refining
 from tasks.refine.stage import RefineContext, RefineStage
 from tasks.services import Services
 
 log = structlog.get_logger()
-
-
-class _Outcome(Enum):
-    DONE = "done"
-    UNFINISHED = "unfinished"
 
 
 class _StoppableDeadline(Deadline):
@@ -56,20 +50,16 @@ def refine(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
     done.
     """
     try:
-        outcomes = _refine_batch(services, deadline, skill_ids)
+        is_done = _refine_batch(services, deadline, skill_ids)
     finally:
         services.coordinator.add_pending(REFINE.name, -1)
-    by_outcome = {
-        outcome: [skill_id for skill_id, one in outcomes.items() if one is outcome]
-        for outcome in _Outcome
-    }
-    unfinished = by_outcome[_Outcome.UNFINISHED]
+    unfinished = [skill_id for skill_id, done in is_done.items() if not done]
     settings = services.settings.language_model
     pause = get_refine_pause(services.coordinator, settings) if unfinished else None
     if unfinished and pause is None and not services.stopping.is_set():
         send_refine(services.coordinator, services.send_task, unfinished)
     report: dict[str, object] = {
-        "refined": len(by_outcome[_Outcome.DONE]),
+        "refined": len(is_done) - len(unfinished),
         "waiting": len(unfinished),
     }
     return report | ({"paused": pause.reason} if pause else {})
@@ -77,8 +67,8 @@ def refine(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
 
 def _refine_batch(
     services: Services, deadline: Deadline, skill_ids: Sequence[str]
-) -> dict[str, _Outcome]:
-    """Return the outcome of each published skill that is not paused; raises the first error that
+) -> dict[str, bool]:
+    """Return whether each published skill that is not paused is done; raises the first error that
     concerns a single skill."""
     settings = services.settings.language_model
     if services.language_model is None or services.answers is None or not settings.offline_stages:
@@ -90,19 +80,20 @@ def _refine_batch(
     ]
     keys = drop_paused(services.coordinator, REFINE, published)
     if not published or get_refine_pause(services.coordinator, settings):
-        return {key.skill_id: _Outcome.UNFINISHED for key in keys}
+        return {key.skill_id: False for key in keys}
     try:
         model = services.language_model.get()
     except PAUSING_ERRORS as error:
         pause_refining(services.coordinator, settings, error)
-        return {key.skill_id: _Outcome.UNFINISHED for key in keys}
-    revisions = list(services.index.get_revisions(keys).values())
+        return {key.skill_id: False for key in keys}
+    found = services.index.get_revisions(keys).values()
+    revisions = sorted(found, key=lambda revision: skill_ids.index(revision.key.skill_id))
     held_up = threading.Event()
     until = _StoppableDeadline(deadline, lambda: held_up.is_set() or services.stopping.is_set())
     batch = _Batch(RefineContext(services, model, services.answers, until), held_up)
-    outcomes = batch.run(revisions, settings.concurrency)
+    is_done = batch.run(revisions, settings.concurrency)
     batch.confirm_rejected_pairs()
-    return outcomes
+    return is_done
 
 
 class _Batch:
@@ -115,16 +106,16 @@ class _Batch:
         self._held_up = held_up
         self._stages = list_enabled_stages(context.services.settings.language_model)
 
-    def run(self, revisions: Sequence[StoredRevision], threads: int) -> dict[str, _Outcome]:
-        """Refine the skills, several at a time."""
+    def run(self, revisions: Sequence[StoredRevision], threads: int) -> dict[str, bool]:
+        """Refine the skills, several at a time; return whether each is done."""
         if not revisions:
             return {}
-        outcomes: dict[str, _Outcome] = {}
+        is_done: dict[str, bool] = {}
         errors: list[Exception] = []
         with ThreadPoolExecutor(
             min(threads, len(revisions)), "skillbus-refine", lower_thread_priority
         ) as pool:
-            futures: dict[Future[_Outcome], StoredRevision] = {
+            futures: dict[Future[bool], StoredRevision] = {
                 pool.submit(copy_context().run, self._refine_skill, revision): revision
                 for revision in revisions
             }
@@ -132,7 +123,7 @@ class _Batch:
                 skill_id = futures[future].key.skill_id
                 error = future.exception()
                 if error is None:
-                    outcomes[skill_id] = future.result()
+                    is_done[skill_id] = future.result()
                 elif isinstance(error, Exception):
                     log.warning("skill not refined", skill=skill_id, reason=str(error))
                     errors.append(error)
@@ -142,7 +133,7 @@ class _Batch:
         errors.sort(key=lambda error: not isinstance(error, TransientError))
         if errors:
             raise errors[0]
-        return outcomes
+        return is_done
 
     def confirm_rejected_pairs(self) -> None:
         """Ask about pairs that queries compared, if links are made from verdicts."""
@@ -160,7 +151,7 @@ class _Batch:
             if not services.stopping.is_set():
                 pause_refining(services.coordinator, settings, error)
 
-    def _refine_skill(self, revision: StoredRevision) -> _Outcome:
+    def _refine_skill(self, revision: StoredRevision) -> bool:
         services = self._context.services
         try:
             for stage in self._stages:
@@ -168,13 +159,15 @@ class _Batch:
                 services.coordinator.yield_to_queries()
                 self._run_stage(stage, revision)
         except DeadlineExceededError:
-            return _Outcome.UNFINISHED
+            return False
         except PAUSING_ERRORS as error:
             self._held_up.set()
             if not services.stopping.is_set():  # stopping ends calls too
                 pause_refining(services.coordinator, services.settings.language_model, error)
-            return _Outcome.UNFINISHED
-        return _Outcome.DONE
+                if isinstance(error, ModelUnavailableError) and error.calls:
+                    defer_refine(services.coordinator, revision.key.skill_id, str(error))
+            return False
+        return True
 
     def _run_stage(self, stage: RefineStage, revision: StoredRevision) -> None:
         """Apply the stored refinement, or create, apply and store it.

@@ -11,6 +11,12 @@ from skills.token_count import count_tokens
 from tasks.language_model.protocol import TokenUsage
 
 _MAX_TOKENS = 100_000_000
+_PROBLEMS = {
+    "length": "cut off at the limit of its length",
+    "content_filter": "withheld by the endpoint's filter",
+    "error": "ended by an error of the endpoint",
+}
+"""Why a text has no complete answer, by the reason of its end."""
 
 
 class NotACompletionError(Exception):
@@ -88,12 +94,7 @@ def _problem(choice: Mapping[str, Any], message: Mapping[str, Any]) -> str:
         return "no choice in the completion"
     if message.get("refusal"):
         return "the model refuses to answer"
-    reason = choice.get("finish_reason")
-    if reason == "length":
-        return "cut off at the limit of its length"
-    if reason == "content_filter":
-        return "withheld by the endpoint's filter"
-    return ""
+    return _PROBLEMS.get(str(choice.get("finish_reason")), "")
 
 
 def _usage(counted: Mapping[str, Any], prompt: str, answer: str) -> TokenUsage:
@@ -115,5 +116,6 @@ def _mapping(value: object) -> Mapping[str, Any]:
 def _text(value: object) -> str:
     """Return a text, or the joined texts of a list of parts."""
     if isinstance(value, list):
-        return "".join(_text(_mapping(part).get("text")) for part in value)
+        texts = (_mapping(part).get("text") for part in value)
+        return "".join(text for text in texts if isinstance(text, str))
     return value if isinstance(value, str) else ""

@@ -28,11 +28,16 @@ _WRONG_SETTING = {
     "language_model.base_url ends where /chat/completions begins, most often with /v1",
     405: "has no chat completions there; check language_model.base_url",
 }
-_TOO_LONG = re.compile(r"context.{0,20}(?:length|size|window)|too many tokens|too long", re.I)
+_ABOUT_PROMPT = re.compile(
+    r"context.{0,20}(?:length|size|window)|too many tokens|too long"
+    r"|content.{0,20}(?:filter|policy)|invalid_prompt|flagged|moderation",
+    re.IGNORECASE,
+)
 
 
 class RefusedRequestError(Exception):
-    """The endpoint refuses a field or the size of the request. message: the endpoint's."""
+    """The endpoint refuses a field, or the size or content of the prompt. message: the
+    endpoint's."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -40,9 +45,9 @@ class RefusedRequestError(Exception):
         self.message = message
 
     @property
-    def is_too_long(self) -> bool:
-        """Whether the reason is the length of the prompt."""
-        return self.status == 413 or _TOO_LONG.search(self.message) is not None
+    def is_about_prompt(self) -> bool:
+        """Whether the reason is the length or the content of the prompt."""
+        return self.status == 413 or _ABOUT_PROMPT.search(self.message) is not None
 
 
 class RateLimitError(Exception):
@@ -67,6 +72,7 @@ def translate_status(
             return MisconfiguredError(f"{where}: {message}; see the account at the provider")
         return RateLimitError(read_retry_after(headers))
     if status in _REFUSED:
+        state.note_refusal()
         return RefusedRequestError(status, message)
     said = f" ({message})" if message else ""
     if status in _WRONG_SETTING:

@@ -121,9 +121,18 @@ class EndpointState:
         """Record an answer; closes the circuit."""
         with self._lock:
             self._answered = True
-            self._failures = self._limited = 0
-            self._stopped_seconds = 0.0
-            self._is_trying = False
+            self._limited = 0
+            self._close()
+
+    def note_refusal(self) -> None:
+        """Record that the endpoint refused a request: it responds, so the circuit closes."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        self._failures = 0
+        self._stopped_seconds = 0.0
+        self._is_trying = False
 
     def fail(self, reason: str, seconds: float = float("inf")) -> None:
         """Record a failure. seconds: the time limit of a call that timed out."""

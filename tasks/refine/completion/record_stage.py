@@ -135,7 +135,7 @@ def find_missing_fields(parsed: ParsedSkill) -> tuple[str, ...]:
 
 def build_request(parsed: ParsedSkill, lacking: Sequence[str]) -> ModelRequest:
     """Return the request for the missing fields of a skill."""
-    data = [*describe_skill(parsed, _BODY_TOKENS)]
+    data = describe_skill(parsed, _BODY_TOKENS)
     data.insert(2, f"lacking: {', '.join(lacking)}")
     return ModelRequest(
         stage="record",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -199,12 +200,19 @@ def _split(parsed: ParsedSkill, weights: Mapping[int, int]) -> Iterator[_Piece]:
 def _cut(line: str) -> Iterator[str]:
     """Yield a long line in parts, so that nothing at its end is cut off."""
     line = line.strip()
-    while len(line) > _PIECE_CHARACTERS:
-        end = line.rfind(" ", _PIECE_CHARACTERS // 2, _PIECE_CHARACTERS)
-        end = end if end > 0 else _PIECE_CHARACTERS
+    while len(line) > (size := _measure_piece(line)):
+        end = line.rfind(" ", size // 2, size)
+        end = end if end > 0 else size
         yield line[:end]
         line = line[end:].lstrip()
     yield line
+
+
+def _measure_piece(line: str) -> int:
+    """Return the maximum characters of the first part, which `quote` must not cut: each character
+    may be a token, as in Chinese."""
+    is_light = count_tokens(line[:_PIECE_CHARACTERS]) <= _PIECE_TOKENS
+    return _PIECE_CHARACTERS if is_light else _PIECE_TOKENS
 
 
 def _fit(pieces: Sequence[_Piece]) -> set[tuple[int, int]]:
@@ -221,8 +229,6 @@ def _fit(pieces: Sequence[_Piece]) -> set[tuple[int, int]]:
 def _decoded(parsed: ParsedSkill) -> Iterator[str]:
     """Yield encoded text of the skill, decoded."""
     text = "\n".join(parsed.lines)
-    for found, (_, decoded) in enumerate(find_encoded_payloads(text)):
-        if found == _MAX_DECODED:
-            return
-        if decoded not in text:
-            yield f"encoded in it, decoded: {quote(decoded, _PIECE_TOKENS)}"
+    hidden = (decoded for _, decoded in find_encoded_payloads(text) if decoded not in text)
+    for decoded in islice(hidden, _MAX_DECODED):
+        yield f"encoded in it, decoded: {quote(decoded, _PIECE_TOKENS)}"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 
+from graph.links.learned_links import get_own_evidence
 from graph.records import SkillState
 from graph.skill_names import normalise_name
 from search.protocol import Filters, LexicalSearch, StoredRevision
@@ -46,7 +47,7 @@ def find_candidates(
     alike = services.linker.find_alike(skill.skill_id, 2 * limit)
     turns = chain.from_iterable(zip_longest(compatible, alike))
     ordered = dict.fromkeys(one for one in (*named, *turns) if one and one != skill.skill_id)
-    for other in _declared(services, skill.skill_id):
+    for other in find_declared(services, skill.skill_id):
         ordered.pop(other, None)
     found: list[StoredRevision] = []
     hashes = {revision.content_hash}
@@ -82,7 +83,7 @@ def _possible_names(skill: SkillText) -> Iterator[str]:
     prose = [skill.description, *(line.text for line in skill.lines if not line.code)]
     for text in prose:
         for clause in _PUNCTUATION.split(text):
-            words = _WORD.findall(clause.casefold())
+            words = _WORD.findall(normalise_name(clause))
             for size in range(2, _MAX_NAME_WORDS + 1):
                 for start in range(len(words) - size + 1):
                     yield "-".join(words[start : start + size])
@@ -116,10 +117,10 @@ def _compatibility(skill: SkillText, other: SkillText) -> int:
     )
 
 
-def _declared(services: Services, skill_id: str) -> Iterable[str]:
+def find_declared(services: Services, skill_id: str) -> Iterable[str]:
     """Yield the other ends of links that front matter declares, in either direction."""
     for link in services.graph.get_links([skill_id])[skill_id]:
-        if link.evidence.startswith(("depends, ", "conflicts, ")):
+        if get_own_evidence(link).startswith(("depends, ", "conflicts, ")):
             yield link.target if link.source == skill_id else link.source
 
 

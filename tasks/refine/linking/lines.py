@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from search.text.tokens import tokenize
+from skills.parsing.markdown import find_fenced_lines
 from skills.record import ParsedSkill
 from skills.token_count import count_tokens
 
@@ -156,14 +157,11 @@ def _score(line: TextLine, place: int, skill: SkillText, others: Sequence[SkillT
 
 def _read_lines(parsed: ParsedSkill) -> Iterator[TextLine]:
     """Yield the lines of the body that have words, without the fences of code."""
-    fenced = False
-    for number, text in enumerate(parsed.lines[:_MAX_LINES], 1):
-        if number < parsed.body_line:
-            continue
-        if _FENCE.match(text):
-            fenced = not fenced
-        elif not _EMPTY.match(text):
-            yield TextLine(number, text[:_LINE_LIMIT], fenced)
+    fenced = find_fenced_lines(parsed.lines, parsed.body_line)
+    for number in range(parsed.body_line, min(len(parsed.lines), _MAX_LINES) + 1):
+        text, code = parsed.lines[number - 1], fenced[number - 1]
+        if not (_EMPTY.match(text) or (code and _FENCE.match(text))):
+            yield TextLine(number, text[:_LINE_LIMIT], code)
 
 
 def _find_description(parsed: ParsedSkill) -> int:

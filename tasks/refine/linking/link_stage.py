@@ -19,7 +19,7 @@ from config.language_model_settings import NO_MODEL, ModelStage
 from search.protocol import StoredRevision
 from tasks.ingest.next_tasks import send_link
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
-from tasks.language_model.skill_pairs.protocol import SkillPairStore
+from tasks.language_model.skill_pairs.protocol import AskedPair, SkillPairStore
 from tasks.refine.linking.candidates import find_candidates, read_published, read_skill_text
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.prompt import VERSION, LinkPrompt, LinksAnswer, build_prompt
@@ -46,20 +46,18 @@ class LinkStage(RefineStage):
         prompt = self._claim_prompt(context, revision)
         if prompt is None:
             return {"asked": 0}
+        reason = ""
         try:
             answer = context.model.complete(prompt.request, LinksAnswer, prompt.check).answer
         except InvalidAnswerError as error:
             # Stored as pairs without a link: this model would give the same answer again.
             answer, reason = LinksAnswer(relations=[]), str(error)
-        else:
-            reason = ""
         verdicts, faults = read_verdicts(prompt, answer)
         get_pairs(context.services).save_verdicts(context.kind(self), verdicts)
         counts = Counter(verdict.type for verdict in verdicts if verdict.type)
-        found: dict[str, Any] = {"asked": len(verdicts), "links": dict(sorted(counts.items()))}
-        return (
-            found | ({"void": faults} if faults else {}) | ({"invalid": reason} if reason else {})
-        )
+        found = {"asked": len(verdicts), "links": dict(sorted(counts.items()))}
+        problems = {"void": faults, "invalid": reason}
+        return found | {name: value for name, value in problems.items() if value}
 
     @override
     def apply(
@@ -78,26 +76,18 @@ class LinkStage(RefineStage):
         """Return the prompt about the pairs that are reserved for this skill; None if there is
         none.
 
-        Pairs that an earlier run reserved without getting a verdict come first and alone: the
-        answer may be stored already.
+        Pairs that an earlier run reserved without getting a verdict come alone, since the answer
+        may be stored already, unless some of the other skills have changed.
         """
-        services, kind = context.services, context.kind(self)
+        services, kind, skill = context.services, context.kind(self), read_skill_text(revision)
         pairs, asker = get_pairs(services), revision.content_hash
         claimed = pairs.list_claimed(kind, asker)
-        if not claimed:
-            skill = read_skill_text(revision)
+        others = _read_others(services, claimed, asker)
+        if not claimed or len(others) < len(claimed):
             unknown = self._find_unknown(context, revision)
             pairs.claim_pairs(kind, asker, [to_pair(skill, other) for other in unknown])
-            claimed = pairs.list_claimed(kind, asker)
-        wanted = {
-            skill_id: content_hash
-            for pair in claimed
-            for skill_id, content_hash in zip(pair.skill_ids, pair.hashes, strict=True)
-            if content_hash != asker
-        }
-        texts = [read_skill_text(one) for one in read_published(services, list(wanted))]
-        others = [one for one in texts if one.content_hash == wanted[one.skill_id]]
-        return build_prompt(read_skill_text(revision), others) if others else None
+            others = _read_others(services, pairs.list_claimed(kind, asker), asker)
+        return build_prompt(skill, others) if others else None
 
     def _find_unknown(self, context: RefineContext, revision: StoredRevision) -> list[SkillText]:
         """Return the candidates of a skill with which it has not been compared."""
@@ -107,6 +97,16 @@ class LinkStage(RefineStage):
         candidates = {to_pair(skill, one).hashes: one for one in map(read_skill_text, found)}
         known = get_pairs(services).find_known(context.kind(self), list(candidates))
         return [other for pair, other in candidates.items() if pair not in known]
+
+
+def _read_others(services: Services, claimed: Sequence[AskedPair], asker: str) -> list[SkillText]:
+    """Return the other skills of these pairs, without those that have other content by now."""
+    wanted = dict.fromkeys(
+        end for pair in claimed for end in zip(pair.skill_ids, pair.hashes, strict=True)
+    )
+    ids = dict.fromkeys(skill_id for skill_id, content_hash in wanted if content_hash != asker)
+    texts = map(read_skill_text, read_published(services, list(ids)))
+    return [one for one in texts if (one.skill_id, one.content_hash) in wanted]
 
 
 def get_pairs(services: Services) -> SkillPairStore:

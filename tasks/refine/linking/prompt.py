@@ -7,7 +7,7 @@ whose lines were not shown, or are not about either skill, is void; other verdic
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -182,7 +182,9 @@ class LinkPrompt:
         shown = self.candidate_lines[one.candidate - 1]
         if not one.skill_lines and not one.candidate_lines:
             return "no line"
-        if not (_all_in(one.skill_lines, self.skill_lines) and _all_in(one.candidate_lines, shown)):
+        if not (
+            {*one.skill_lines} <= self.skill_lines.keys() and {*one.candidate_lines} <= shown.keys()
+        ):
             return "a line that was not shown"
         mine = {term for line in one.skill_lines for term in tokenize(self.skill_lines[line])}
         theirs = {term for line in one.candidate_lines for term in tokenize(shown[line])}
@@ -244,7 +246,3 @@ def _describe(skill: SkillText, shown: Mapping[int, str]) -> list[str]:
         limit = _DESCRIPTION_TOKENS if is_description else _LINE_TOKENS
         lines.append(f"{number} {label}{quote(text, limit)}")
     return lines
-
-
-def _all_in(lines: Sequence[int], shown: Collection[int]) -> bool:
-    return all(line in shown for line in lines)

@@ -6,11 +6,11 @@ them when the model was asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from graph.links.linker import VERDICT_EVIDENCE
 from graph.protocol import Catalog
-from graph.records import Link, LinkType
+from graph.records import Link, LinkType, merge_duplicate_links
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs.protocol import PairVerdict, SkillPairStore
 from tasks.refine.linking.link_origin import rejection_kind
@@ -48,7 +48,7 @@ class StoredVerdictLinks:
             for verdict in verdicts[content_hash]:
                 if skill_id in verdict.skill_ids and _is_present(verdict, hashes):
                     links[skill_id].append(build_link(verdict, self._kind.model))
-        return {skill_id: _heaviest(found) for skill_id, found in links.items()}
+        return {skill_id: merge_duplicate_links(found) for skill_id, found in links.items()}
 
     def _find_verdicts(self, hashes: Sequence[str]) -> dict[str, list[PairVerdict]]:
         by_texts = self._pairs.find_links(self._kind, hashes)
@@ -81,10 +81,3 @@ def _is_present(verdict: PairVerdict, hashes: Mapping[str, str]) -> bool:
         hashes.get(skill_id) == content_hash
         for skill_id, content_hash in zip(verdict.skill_ids, verdict.hashes, strict=True)
     )
-
-
-def _heaviest(links: Iterable[Link]) -> list[Link]:
-    """Return one link for each owner, source, target and type, as the link store keeps them."""
-    ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
-    found = {(link.owner, *link.ends, link.type): link for link in ordered}
-    return [found[place] for place in sorted(found)]

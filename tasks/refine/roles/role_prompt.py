@@ -14,7 +14,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from skills.headings import heading_paths_below_title
-from skills.record import ParsedSkill, Passage, PassageKind
+from skills.record import ParsedSkill, PassageKind
+from skills.roles.passage_context import continues_code
 from skills.token_count import count_tokens
 from tasks.language_model.frame import quote
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
@@ -204,18 +205,9 @@ def _join_code_chunks(parsed: ParsedSkill) -> list[tuple[int, ...]]:
     """Return the indexes of all passages, with the passages of one fenced code block together."""
     blocks: list[tuple[int, ...]] = []
     for passage in parsed.passages:
-        previous = parsed.passages[blocks[-1][-1]] if blocks else None
-        if previous is not None and _continues(parsed, previous, passage):
+        first_line = parsed.lines[passage.first_line - 1]
+        if blocks and continues_code(parsed.passages[blocks[-1][-1]], passage, first_line):
             blocks[-1] = (*blocks[-1], passage.index)
         else:
             blocks.append((passage.index,))
     return blocks
-
-
-def _continues(parsed: ParsedSkill, previous: Passage, passage: Passage) -> bool:
-    """Return whether a passage is a further chunk of the fenced code block of the previous one."""
-    if not previous.kind is passage.kind is PassageKind.CODE:
-        return False
-    if previous.section != passage.section:
-        return False
-    return not parsed.lines[passage.first_line - 1].lstrip().startswith(("```", "~~~"))

@@ -222,8 +222,11 @@ def test_no_order_to_the_model_gains_a_place(library: Library) -> None:
 
 
 def test_a_policy_that_sends_everything_changes_nothing_of_it(library: Library) -> None:
-    withheld = [one for one in library.planted if NOWHERE in library.ask(one)[:1]]
+    entries = library.backend.services.graph.get_entries()
+    levels = {entry.path: entry.safety_level for entry in entries}
+    withheld = [one for one in library.planted if levels[one.name] > 1]
     assert len(withheld) >= 10
+    assert NOWHERE in library.ask(withheld[0])[:1]
     with library.policy(highest_level=3):
         assert all(library.ask(one)[0] < NOWHERE for one in withheld)
         assert library.find_gains(withheld) == {}
@@ -233,11 +236,12 @@ def test_the_model_of_these_tests_obeys_where_it_is_shown_an_order(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(select_skills, "find_injection", lambda text: "")
-    planted = [one for one in library.planted if not one.name.endswith("-text")]
+    shown = [one for one in library.planted if one.name.endswith("-shown")]
+    ordering = [one for one in library.planted if one.name.startswith("order-")]
     with library.policy(highest_level=3):
-        gains = library.find_gains(planted)
+        gains = library.find_gains([*shown[::4], *ordering])
     described = [name for name in gains if name.endswith("-shown")]
-    assert len(described) >= 40
+    assert len(described) >= 10
     assert set(ORDERS_TO_CHOOSE) <= set(gains.values())
 
 

@@ -180,26 +180,25 @@ def check_withheld(backend: EmbeddedBackend) -> None:
     assert PLAN not in {entry.skill_id for entry in backend.skills.list_published("", 100)}
 
 
-@pytest.mark.parametrize("script", [obey, accuse])
-def test_no_order_of_a_skill_changes_its_level_or_its_rank(
-    tmp_path: Path, crafts: Path, script: Any
-) -> None:
+def test_no_order_of_a_skill_changes_its_level_or_its_rank(tmp_path: Path, crafts: Path) -> None:
     for skill in HOSTILE_SKILLS:
         skill.write(crafts)
     with (
-        LanguageModelServer(script) as server,
+        LanguageModelServer(obey) as server,
         opened(tmp_path / "home", server.settings(stages=("judge",))) as backend,
     ):
         sync(backend, crafts)
         before = levels(backend), shown(ask(backend)), shown(ask(backend, highest_level=3))
-        found = judge(backend)
-        assert server.requests >= len(HOSTILE_SKILLS)
-        assert all(one.get("verdict", "clean") == "clean" for one in found.values())
-        if script is accuse:
-            assert all("not shown" in one["invalid"] for one in found.values() if one["asked"])
-        after = levels(backend), shown(ask(backend)), shown(ask(backend, highest_level=3))
-        assert after == before
         assert {f"crafts:{skill.name}" for skill in HOSTILE_SKILLS} <= before[0].keys()
+        for script in (obey, accuse):
+            server.script = script
+            found = judge(backend)
+            assert all(one.get("verdict", "clean") == "clean" for one in found.values())
+            if script is accuse:
+                assert all("not shown" in one["invalid"] for one in found.values() if one["asked"])
+            after = levels(backend), shown(ask(backend)), shown(ask(backend, highest_level=3))
+            assert after == before
+        assert server.requests >= 2 * len(HOSTILE_SKILLS)
         # What reached the model is one quotation a line.
         for asked in server.asked:
             assert not re.search(r"<\|im_end\|>|\[/INST\]|\u200b", asked.data)

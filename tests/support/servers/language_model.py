@@ -454,11 +454,6 @@ def thinking(answer: Answer, thoughts: str = "Is {} one?", tag: str = "think") -
     return replace(reply, content=f"<{tag}>\n{thoughts}\n</{tag}>\n\n{reply.content}")
 
 
-def duplicated(answer: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The answer with the first element of a list twice."""
-    return {**answer, name: [answer[name][0], *answer[name]]}
-
-
 def permuted(answer: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The answer with a wrong permutation: the last element of a list is a copy of the first."""
     return {**answer, name: [*answer[name][:-1], answer[name][0]]}

@@ -29,6 +29,7 @@ from tasks.outcomes.links.mark_changed import (
     mark_for_outcomes,
 )
 from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.refine.linking.candidates import find_declared
 
 NAMES = "abcde"
 TEXTS = {"a": {1: 0.8, 2: 0.6}, "b": {1: 0.6, 2: 0.8}, "c": {1: 1.0}, "d": {2: 0.8, 3: 0.6}}
@@ -232,6 +233,7 @@ def test_a_declared_dependency_keeps_its_weight_until_most_tasks_reject_it(
     library.report(2, ("f", "helped"), ("a", "wrong_tool"))
     library.link()
     assert library.of_type(LinkType.DEPENDENCY)["f", "a"].weight < 0.5
+    assert list(find_declared(library.services, "lib:f")) == ["lib:a"]
 
 
 def test_a_link_along_which_rejected_skills_came_loses_weight(library: Library) -> None:
@@ -308,18 +310,6 @@ def test_links_from_use_survive_a_change_of_the_skill_and_a_restart(library: Lib
     library.link()
     library.start()
     library.graph.mark_for_linking([f"lib:{name}" for name in NAMES])
-    library.link()
-    assert library.links() == before
-
-
-def test_a_skill_that_comes_back_gets_its_links_again(library: Library) -> None:
-    library.report(1, ("a", "helped"), ("b", "helped"))
-    library.link()
-    before = library.links()
-    library.remove("b")
-    library.link()
-    assert library.of_type(LinkType.USED_TOGETHER) == {}
-    library.publish("b")
     library.link()
     assert library.links() == before
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.errors import UsageError
 from graph.links.link_rules import (
     DEFAULT_LINK_SETTINGS,
     LinkSettings,
@@ -31,7 +30,7 @@ from graph.local.store import SqliteSkillGraph
 from graph.records import Link, LinkFeatures, LinkType, Mention, Publication
 from skills.batches import batches
 from skills.record import RevisionKey
-from tests.support.samples.similarity_link import cosine, similarity_link
+from tests.support.samples.similarity_link import similarity_link
 
 SMALL = LinkSettings(max_alternatives=2, max_semantic=2, semantic_body_cosine=0.3)
 
@@ -104,13 +103,6 @@ def test_terms_are_compared_to_the_last_bit() -> None:
     for left, right in ((one, other), (other, one)):
         _, _, described, _ = Block.of([Member(left)]).find(Member(right), 0.1)
         assert described.tolist() == [0.0]
-
-
-def test_cosine_is_symmetric_to_the_last_bit() -> None:
-    one = unit({term: 0.1 + term for term in range(40)})
-    other = unit({term: 1 / (1 + term) for term in range(20, 60)})
-    assert cosine(one, other) == cosine(other, one) > 0
-    assert cosine(one, {}) == 0.0
 
 
 def leaning(cosine_with_first: float) -> dict[int, float]:
@@ -225,26 +217,16 @@ def test_shared_names_resolve_to_the_nearest_path_then_the_lowest_id() -> None:
     found = {"x": ["lib:other/x", "lib:team/two/x", "lib:team/one/x", "lib:team/one/w"]}
     assert resolve_mention(owner, named, ResolvedNames(found)) == "lib:team/one/w"
     assert resolve_mention(owner, named, ResolvedNames({"x": ["lib:b/x", "lib:a/x"]})) == "lib:a/x"
-    assert resolve_mention(owner, named, ResolvedNames({"x": ["elsewhere:x"]})) is None
     flat = ResolvedNames({"x": ["lib:acme__x", "lib:zeta__x"]})
     assert resolve_mention(facts("zeta__a"), named, flat) == "lib:zeta__x"
 
 
 def test_only_declared_names_reach_another_source() -> None:
     owner = facts("a")
-    found = ResolvedNames({"elsewhere:x": ["elsewhere:x"]}, ["elsewhere:x"])
+    found = ResolvedNames({}, ["elsewhere:x"])
     assert resolve_mention(owner, mention("elsewhere:x", "depends"), found) == "elsewhere:x"
     assert resolve_mention(owner, mention("elsewhere:x", "related"), found) is None
     assert resolve_mention(owner, mention("plugin:b"), ResolvedNames({"b": ["lib:b"]})) == "lib:b"
-
-
-def test_settings_are_checked() -> None:
-    with pytest.raises(UsageError, match="at least one link"):
-        LinkSettings(max_semantic=0)
-    with pytest.raises(UsageError, match="where alternatives begin"):
-        LinkSettings(semantic_max_description_cosine=0.9)
-    with pytest.raises(UsageError, match="every skill"):
-        LinkSettings(semantic_body_cosine=0.0)
 
 
 # -- the driver
@@ -430,7 +412,7 @@ SOURCES = st.sampled_from(["lib", "vault", "annex"])
 MOVES = st.lists(st.tuples(SOURCES, st.sampled_from(PATHS), st.none() | SKILLS), max_size=30)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(moves=MOVES, at_once=st.integers(1, 5))
 def test_hidden_sources_take_no_place_in_the_links_of_others(
     new_graph: NewGraph, moves: list[tuple[str, str, Skill | None]], at_once: int
@@ -472,7 +454,7 @@ def test_hidden_sources_take_no_place_in_the_links_of_others(
         assert kept == found[name], name
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(skills=st.lists(SKILLS, min_size=1, max_size=12), most=st.integers(1, 4))
 def test_the_index_leaves_no_skill_out(new_graph: NewGraph, skills: list[Skill], most: int) -> None:
     chosen = LinkSettings(

@@ -10,7 +10,6 @@ import pytest
 from config.errors import UsageError
 from graph.links.passage_links import (
     PassageLink,
-    PassageLinkSettings,
     PassageLinkType,
     link_passages,
 )
@@ -82,8 +81,6 @@ def test_a_precondition_prefers_the_step_of_its_own_section() -> None:
         (("D", "Then"), [(Role.PRECONDITION, text), (Role.CONCEPT, "x")]),
     )
     assert pairs(link_passages(one), PassageLinkType.CONDITION) == [(0, 2)]
-    near = PassageLinkSettings(condition_reach=1)
-    assert pairs(link_passages(one, None, near), PassageLinkType.CONDITION) == []
 
 
 def test_semantic_above_the_threshold_only() -> None:
@@ -98,8 +95,6 @@ def test_semantic_above_the_threshold_only() -> None:
         (3, 2),
         (6, 1),
     ]
-    one = link_passages(DEMO, vectors, PassageLinkSettings(max_links_per_passage=1))
-    assert (1, 6) not in pairs(one, PassageLinkType.SEMANTIC)
 
 
 def test_vectors_of_sections() -> None:

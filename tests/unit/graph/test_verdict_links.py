@@ -165,13 +165,3 @@ def test_a_heavier_mention_stands_in_the_place_of_a_verdict(library: Library) ->
     library.link()
     [link] = [one for one in library.links() if one.type is LinkType.DEPENDENCY]
     assert (link.weight, is_from_verdict(link)) == (1.0, False)
-
-
-def test_without_a_model_the_links_are_gone_after_linking_again(library: Library) -> None:
-    library.publish("a", "b")
-    library.save("a", "b", LinkType.CONFLICT)
-    library.link()
-    assert len(library.verdict_links()) == 1
-    library.graph.mark_for_linking(["lib:a", "lib:b"])
-    library.link(Linker(library.graph))
-    assert library.verdict_links() == set()

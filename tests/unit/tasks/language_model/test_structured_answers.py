@@ -96,6 +96,7 @@ VALID = {
         '<THINKING>{ [ \n</THINKING> {"a": 1}',
         'The user wants {"a": 2}.\n</think>\n{"a": 1}',
         '\ufeff{"a": 1}',
+        pytest.param("Hm.</think>" * 5_000 + '{"a": 1}', id="many ends of thoughts"),
     ],
 )
 def test_one_object_is_found(text: str) -> None:

@@ -108,6 +108,13 @@ def test_lines_that_name_the_other_skill_or_its_files_come_first() -> None:
     assert sum("Sand board" in line for line in shown.values()) < 5
 
 
+def test_code_is_what_the_parser_takes_for_code() -> None:
+    body = "```pip install hulls``` first.\n\nThen bend planks.\n\n```sh\n~~~\nfit\n```\n\nReport."
+    lines = text("fitting", f"---\nname: fitting\ndescription: Fits.\n---\n{body}\n").lines
+    assert [line.text for line in lines if line.code] == ["fit"]
+    assert [line.text for line in lines if not line.code][-2:] == ["Then bend planks.", "Report."]
+
+
 def test_files_that_any_skill_has_say_nothing() -> None:
     assert find_files("writes hulls.json, package.json, output.csv and Data.CSV") == {"hulls.json"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from config.settings import Settings
 from search.protocol import StoredRevision
 from skills.events import SourceChanged
 from tasks.coordination.local import LocalCoordinator
+from tasks.ingest.next_tasks import send_refine
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.protocol import (
     InvalidAnswerError,
@@ -22,6 +24,7 @@ from tasks.language_model.protocol import (
     ModelUnavailableError,
     TokenBudgetError,
 )
+from tasks.language_model.sqlite_answers import SqliteAnswerStore
 from tasks.policies import REFINE, Deadline
 from tasks.refine import stages as stage_table
 from tasks.refine.pauses import get_refine_pause, pause_refining
@@ -46,16 +49,28 @@ def server() -> Iterator[LanguageModelServer]:
         yield started
 
 
-@pytest.fixture
-def backend(tmp_path: Path, server: LanguageModelServer) -> Iterator[EmbeddedBackend]:
-    """A library of three skills, in a process that refines nothing by itself."""
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three skills, and the home of a library of them."""
+    folder = tmp_path_factory.mktemp("library")
     for one in IDS:
-        write_skill(tmp_path / "skills", one.partition(":")[2])
+        write_skill(folder / "skills", one.partition(":")[2])
+    settings = Settings().model_copy(update={"home": folder / "home"})
+    with EmbeddedBackend(settings, writable=True, encoder=TinyEncoder()) as backend:
+        backend.submit(SourceChanged(source_id="made", root=str(folder / "skills")), "test")
+        settle(backend)
+    return folder
+
+
+@pytest.fixture
+def backend(
+    tmp_path: Path, library: Path, server: LanguageModelServer
+) -> Iterator[EmbeddedBackend]:
+    """The library, in a process that refines nothing by itself."""
+    shutil.copytree(library / "home", tmp_path / "home")
     model = server.settings(stages=("roles",), timeout_seconds=60)
     settings = Settings(language_model=model).model_copy(update={"home": tmp_path / "home"})
     with EmbeddedBackend(settings, writable=True, encoder=TinyEncoder(), refine="never") as started:
-        started.submit(SourceChanged(source_id="made", root=str(tmp_path / "skills")), "test")
-        settle(started)
         yield started
 
 
@@ -167,13 +182,13 @@ def test_a_bad_skill_does_not_affect_the_others(
 
 
 def test_a_bad_skill_is_refined_once_it_is_edited(
-    backend: EmbeddedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: EmbeddedBackend, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage()
     use(monkeypatch, stage)
     split_refine_batch(backend.services, ["made:capstan"], PermanentError("cannot be read"))
-    write_skill(tmp_path / "skills", "capstan", steps=4)
-    backend.submit(SourceChanged(source_id="made", root=str(tmp_path / "skills")), "test")
+    write_skill(library / "skills", "capstan", steps=4)
+    backend.submit(SourceChanged(source_id="made", root=str(library / "skills")), "test")
     settle(backend)
     assert run(backend.services) == {"refined": 3, "waiting": 0}
 
@@ -232,6 +247,23 @@ def test_an_endpoint_that_is_down_costs_few_calls(
     asked = server.requests
     assert run(services)["waiting"] == 3
     assert server.requests == asked
+
+
+def test_a_skill_at_which_the_endpoint_fails_keeps_no_others_waiting(
+    services: Services, server: LanguageModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = give_roles("param")
+    server.script = lambda asked: broken() if '"bollard"' in asked.data else roles(asked)
+    model = services.settings.language_model.model_copy(update={"concurrency": 1})
+    services.settings = services.settings.model_copy(update={"language_model": model})
+    sent: list[Sequence[Any]] = []
+    services.send_task = lambda name, ids: sent.append(ids)
+    assert run(services)["waiting"] == 3
+    send_refine(services.coordinator, services.send_task, IDS)
+    assert sent == [[*IDS[1:], IDS[0]]]
+    monkeypatch.setattr("tasks.refine.refine.get_refine_pause", lambda *_: None)
+    assert run(services, [*IDS[1:], IDS[0]])["refined"] == 2
+    assert sorted(stored(services)) == IDS[1:]
 
 
 def test_a_pause_ends_by_itself_or_with_other_settings() -> None:
@@ -309,16 +341,14 @@ def test_refined_contents_are_read_once(
     assert asked == [1]
 
 
-@pytest.mark.parametrize(
-    ("document", "reasons"),
-    [({"invalid": "bad"}, ("bad",)), ({"invalid": ["a", "b"]}, ("a", "b")), ({}, ())],
-)
-def test_reasons_of_invalid_answers_are_a_text_or_a_list(
-    services: Services, document: dict[str, Any], reasons: tuple[str, ...]
-) -> None:
-    assert services.answers is not None
-    kind = RefinementKind("roles", "m", 1)
-    services.answers.save_refinements(kind, {"x": document})
-    refined = RefinedSubjects()
-    assert refined.find_missing(services.answers, kind, ["x", "y"]) == {"y"}
-    assert refined.get_invalid(kind, ["x", "y"]) == ({"x": reasons} if reasons else {})
+def test_reasons_of_invalid_answers_are_a_text_or_a_list(tmp_path: Path) -> None:
+    kind, refined = RefinementKind("roles", "m", 1), RefinedSubjects()
+    documents: dict[str, dict[str, Any]] = {
+        "text": {"invalid": "bad"}, "list": {"invalid": ["a", "b"]}, "none": {},
+    }  # fmt: skip
+    answers = SqliteAnswerStore(tmp_path / "answers.db")
+    answers.save_refinements(kind, documents)
+    subjects = [*documents, "missing"]
+    assert refined.find_missing(answers, kind, subjects) == {"missing"}
+    assert refined.get_invalid(kind, subjects) == {"text": ("bad",), "list": ("a", "b")}
+    answers.close()
