@@ -1,5 +1,5 @@
-"""Search of the library for people: by words as they are typed and by
-filters, with counts of values.
+"""Search of the library for people: by words as they are typed and by filters, with counts of
+values.
 
 Queries of agents run all stages of ranking. Here a person looks for skills by words in them, which
 the search engine alone answers within milliseconds.
@@ -192,7 +192,7 @@ class LibrarySearch:
         visible: frozenset[str] | None,
         include_withheld: bool,
     ) -> LibraryPage:
-        found = self._find_entries(wanted.text, visible, include_withheld)
+        found, is_cut = self._find_entries(wanted.text, visible, include_withheld)
         counts = [_count_one(entry) for entry in found]
         matching = [entry for entry, one in zip(found, counts, strict=True) if wanted.covers(one)]
         is_place = after.isascii() and after.isdigit() and len(after) <= _MAX_PLACE_DIGITS
@@ -200,17 +200,18 @@ class LibrarySearch:
         return LibraryPage(
             entries=matching[first : first + limit],
             total=len(matching),
-            is_cut=len(found) == MAX_FOUND,
+            is_cut=is_cut,
             facets=count_facets(counts, wanted),
             after=str(first + limit) if len(matching) > first + limit else "",
         )
 
     def _find_entries(
         self, text: str, visible: frozenset[str] | None, include_withheld: bool
-    ) -> list[CatalogEntry]:
-        """Return the published skills with any of the words, best first."""
+    ) -> tuple[list[CatalogEntry], bool]:
+        """Return the published skills with any of the words, best first, and whether there may be
+        more."""
         if visible is not None and not visible:
-            return []
+            return [], False
         text = text[:MAX_TEXT_CHARACTERS]
         unfinished = _UNFINISHED.search(normalize("NFKC", text).lower())
         search = LexicalSearch(
@@ -233,7 +234,8 @@ class LibrarySearch:
         if not include_withheld:
             standings = self._get_policy().judge(published)
             published = [one for one in published if standings[one.skill_id].violation is None]
-        return published[:MAX_FOUND]
+        is_cut = len(hits) == search.limit or len(published) > MAX_FOUND
+        return published[:MAX_FOUND], is_cut
 
 
 def count_facets(
