@@ -164,14 +164,9 @@ def test_a_hundred_thousand_words(library: Skillbus) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        "kiln AND (stoneware OR NOT glaze)",
-        'kiln" OR "1"="1',
-        "name:kiln* ^4 ~2 [a TO z] {x}",
-        "kiln; DROP TABLE skills; --",
-        "+kiln -stoneware !glaze \\",
-        "kiln\x00stoneware\x1b[31m",
+        "kiln AND (stoneware OR NOT glaze) name:kiln* ^4 ~2 [a TO z] {x} +kiln -stoneware !glaze \\",
+        'kiln\x00stoneware\x1b[31m" OR "1"="1; DROP TABLE skills; -- `$(rm -rf kiln)`',
         "*",
-        "`$(rm -rf kiln)`",
     ],
 )
 def test_operators_are_only_words(library: Skillbus, task: str) -> None:
