@@ -140,15 +140,13 @@ class BundleFiller:
     def fill(self, allocated: Sequence[list[int] | None]) -> Bundle:
         """Return the bundle with these passages of each skill; None leaves a skill out."""
         sent: list[BundleSkill] = []
-        left_out = list(self._shell.left_out)
+        unsent: list[LeftOutSkill] = []
         for place, indexes in enumerate(allocated):
             skill = self.skills[place]
-            if indexes is None and skill.sent and not skill.enough:
-                continue  # nothing more of it is needed
-            if indexes is None:
-                left_out.append(_leave_out_for_budget(self.skills[place]))
-            else:
+            if indexes is not None:
                 sent.append(self._counted(place, indexes, len(sent) + 1))
+            elif skill.enough or not skill.sent:  # more of it is needed
+                unsent.append(_leave_out_for_budget(skill))
         ids = {skill.skill_id for skill in sent}
         links = tuple(
             build_bundle_link(link)
@@ -158,7 +156,7 @@ class BundleFiller:
         unfit = summarise_unsent(self.skills, allocated)
         update: dict[str, Any] = {
             "skills": (),
-            "left_out": tuple(left_out) if self.names_left_out else (),
+            "left_out": (*unsent, *self._shell.left_out) if self.names_left_out else (),
             "links": links,
             "did_not_fit": unfit,
         }

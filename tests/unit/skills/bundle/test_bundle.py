@@ -143,6 +143,12 @@ def test_markdown_says_what_the_bundle_holds() -> None:
         assert part in text
 
 
+def test_only_a_bundle_that_names_files_refers_to_them() -> None:
+    whole, brief = (render_markdown(bundle(brief=brief)) for brief in (False, True))
+    assert "the file named as source: read more there when something is missing" in whole
+    assert "its SKILL.md: ask again in this session when something is missing" in brief
+
+
 def test_without_a_hit_the_status_comes_first() -> None:
     text = render_markdown(bundle(status="NO_SKILL_HIT", skills=()))
     assert "NO_SKILL_HIT" in text.splitlines()[2]
