@@ -8,8 +8,8 @@ from config.errors import UsageError
 from graph.records import Link
 from skills.bundle.budget_form import BudgetForm
 from skills.bundle.model import Bundle
-from skills.bundle.token_budget import BudgetItem, allocate_tokens
-from tasks.query.filling.filler import BundleFiller, make_budget_item
+from skills.bundle.token_budget import allocate_tokens
+from tasks.query.filling.filler import BundleFiller
 from tasks.query.select_passages import SkillPassages
 
 _EXTRA_ROUNDS = 4
@@ -33,31 +33,24 @@ def allocate_and_fill(
     """
     for names_left_out in (True, False):
         filler = BundleFiller(shell, skills, links, form, names_left_out=names_left_out)
-        items = [make_budget_item(filler, place) for place in range(len(skills))]
-        allocated, filled = allocate(filler, items, shell.budget)
+        allocated, filled = allocate(filler)
         if allocated:
             return allocated, filled, names_left_out
-    allocated = allocate_smallest(items[0], len(items))
+    allocated = allocate_smallest(filler)
     return allocated, filler.fill(allocated), False
 
 
-def allocate(
-    filler: BundleFiller, items: list[BudgetItem], budget: int
-) -> tuple[Allocation, Bundle]:
+def allocate(filler: BundleFiller) -> tuple[Allocation, Bundle]:
     """Return the allocation of the budget and its bundle; an empty one if no passage fits."""
-    # Maximum cost of the Markdown without any skill: all skills are named as left out.
-    fixed = filler.fill([None] * len(items)).tokens
-    allocated, filled = _spend_budget(filler, items, budget, fixed)
-    while filled.tokens > budget or not filled.skills:
-        if not drop_least_useful(items, allocated, filled.tokens - budget):
+    allocated, filled = _spend_budget(filler)
+    while filled.tokens > filler.budget or not filled.skills:
+        if not drop_least_useful(filler, allocated, filled):
             return [], filled
         filled = filler.fill(allocated)
     return allocated, filled
 
 
-def _spend_budget(
-    filler: BundleFiller, items: Sequence[BudgetItem], budget: int, fixed: int
-) -> tuple[Allocation, Bundle]:
+def _spend_budget(filler: BundleFiller) -> tuple[Allocation, Bundle]:
     """Return the passages to send by skill, and their bundle: of the most room found for which the
     bundle stays within the budget, or of the first if even that exceeds it.
 
@@ -65,7 +58,9 @@ def _spend_budget(
     a quarter over real skills): the remaining budget is allocated again, a few times, and half of
     it where all of it was too much or would cost the place of a skill.
     """
-    room = budget - fixed
+    items, budget = filler.items, filler.budget
+    # Maximum cost of the Markdown without any skill: all skills are named as left out.
+    room = budget - filler.fill([None] * len(items)).tokens
     allocated = allocate_tokens(items, room)
     filled = filler.fill(allocated)
     too_much = 0
@@ -99,20 +94,21 @@ def check_size(filled: Bundle) -> Bundle:
     return filled
 
 
-def allocate_smallest(best: BudgetItem, count: int) -> Allocation:
-    """Return an allocation to `count` skills of which only the first gets a passage, its
-    shortest."""
+def allocate_smallest(filler: BundleFiller) -> Allocation:
+    """Return an allocation of which only the first skill gets a passage, its shortest."""
+    best, *others = filler.items
     shortest = min(best.passages, key=lambda passage: (passage[1], passage[0]), default=None)
-    return [[shortest[0]] if shortest else [], *[None] * (count - 1)]
+    return [[shortest[0]] if shortest else [], *[None] * len(others)]
 
 
-def drop_least_useful(items: Sequence[BudgetItem], allocated: Allocation, excess: int) -> bool:
-    """Remove the least needed passages, of the skill of least worth first, until about `excess`
-    tokens are saved; if every skill has only one passage, remove the last skill.
+def drop_least_useful(filler: BundleFiller, allocated: Allocation, filled: Bundle) -> bool:
+    """Remove the least needed passages, of the skill of least worth first, until about as many
+    tokens are saved as the bundle exceeds its budget by; if every skill has only one passage,
+    remove the last skill.
 
     Returns False if one skill with one passage is left.
     """
-    dropped = False
+    items, excess, dropped = filler.items, filled.tokens - filler.budget, False
     for place in sorted(
         range(len(items)), key=lambda place: (items[place].first, items[place].worth)
     ):

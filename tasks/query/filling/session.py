@@ -20,7 +20,7 @@ from tasks.query.filling.allocation import (
     check_size,
     drop_least_useful,
 )
-from tasks.query.filling.filler import BundleFiller, make_budget_item
+from tasks.query.filling.filler import BundleFiller
 from tasks.query.select_passages import SkillPassages
 from tasks.query.session.portions import drop_sent, plan_portions
 
@@ -46,21 +46,20 @@ def fill_session_bundle(
     filler = BundleFiller(
         shell, [unsent[place] for place in offered], links, form, names_left_out=names_left_out
     )
-    items = [make_budget_item(filler, place) for place in range(len(offered))]
     budget = shell.budget
     empty = filler.fill([None] * len(offered))
     allocated: Allocation = []
     filled = empty
-    if brief and items:
-        allocated, filled = allocate(filler, items, budget)
-        allocated = allocated or [None] * len(items)
-    if items and (not brief or None in allocated):
+    if brief and offered:
+        allocated, filled = allocate(filler)
+        allocated = allocated or [None] * len(offered)
+    if offered and (not brief or None in allocated):
         whole, names_alone = _allocate_without_session(shell, skills, links, form)
         if names_left_out and not names_alone:
             return fill_again(brief=brief, names_left_out=False)
         owed = [_list_owed(unsent[place], whole[place]) for place in offered]
         if not brief or _lacks(allocated, owed, filler.skills):
-            allocated, filled = _fill_owed(filler, items, owed, budget)
+            allocated, filled = _fill_owed(filler, owed)
         if brief and (filled.tokens > budget or _lacks(allocated, owed, filler.skills)):
             # A passage with the note about its omitted parts may take more tokens than all of a
             # short skill.
@@ -72,12 +71,12 @@ def fill_session_bundle(
         return fill_again(brief=brief, names_left_out=False)
     if shell.already_sent and empty.tokens <= budget:
         return empty
-    if not items:
+    if not offered:
         raise BudgetTooSmallError(
             f"a budget of {budget} tokens has no room for the names of the skills that were sent "
             f"earlier; give at least {empty.tokens}"
         )
-    return check_size(filler.fill(allocate_smallest(items[0], len(items))))
+    return check_size(filler.fill(allocate_smallest(filler)))
 
 
 def _allocate_without_session(
@@ -112,16 +111,14 @@ def _lacks(allocated: Allocation, owed: Allocation, skills: Sequence[SkillPassag
     )
 
 
-def _fill_owed(
-    filler: BundleFiller, items: Sequence[BudgetItem], owed: Allocation, budget: int
-) -> tuple[Allocation, Bundle]:
+def _fill_owed(filler: BundleFiller, owed: Allocation) -> tuple[Allocation, Bundle]:
     """Return the owed passages, and with the remaining tokens further passages that are enough."""
     filled = filler.fill(owed)
-    more = _add_enough(items, owed, budget - filled.tokens)
-    if more != owed and (fuller := filler.fill(more)).tokens <= budget:
+    more = _add_enough(filler.items, owed, filler.budget - filled.tokens)
+    if more != owed and (fuller := filler.fill(more)).tokens <= filler.budget:
         return more, fuller
     allocated = [None if indexes is None else list(indexes) for indexes in owed]
-    while filled.tokens > budget and drop_least_useful(items, allocated, filled.tokens - budget):
+    while filled.tokens > filler.budget and drop_least_useful(filler, allocated, filled):
         filled = filler.fill(allocated)
     return allocated, filled
 
