@@ -168,7 +168,7 @@ def test_passages_and_what_is_left_out_cover_each_skill(drafts: list[Draft]) -> 
 
 
 @given(DRAFTS, st.integers(200, 1500), st.integers(0, 1500))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_more_budget_never_loses_the_answer(drafts: list[Draft], budget: int, more: int) -> None:
     skills = select_all(drafts)
     try:

@@ -81,7 +81,7 @@ def lines_of(bundle: Bundle) -> set[tuple[str, int, int]]:
 
 
 @given(DRAFTS, BUDGETS, st.lists(st.booleans(), min_size=5, max_size=5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_line_is_sent_twice_and_the_budget_is_exact(
     drafts: list[Draft], budgets: list[int], brief: list[bool]
 ) -> None:
@@ -102,7 +102,7 @@ def test_no_line_is_sent_twice_and_the_budget_is_exact(
 
 
 @given(DRAFTS, st.integers(200, 2500), st.integers(200, 2500))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_what_is_sent_without_a_session_is_sent_or_was_before(
     drafts: list[Draft], first: int, second: int
 ) -> None:
@@ -138,7 +138,7 @@ def test_a_brief_query_names_the_least_budget_that_is_enough() -> None:
 
 
 @given(DRAFTS, st.integers(200, 2500))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_brief_bundle_has_no_skill_less(drafts: list[Draft], budget: int) -> None:
     skills = choose(drafts)
     alone = ask(SessionState(), skills, budget, brief=False)
