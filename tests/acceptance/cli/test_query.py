@@ -164,7 +164,7 @@ def test_a_hundred_thousand_words(library: Skillbus) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        "kiln AND (stoneware OR NOT glaze) name:kiln* ^4 ~2 [a TO z] {x} +kiln -stoneware !glaze \\",
+        "kiln AND (stoneware OR NOT glaze) name:kiln* ^4 ~2 [a TO z] {x} +kiln -pot !glaze \\",
         'kiln\x00stoneware\x1b[31m" OR "1"="1; DROP TABLE skills; -- `$(rm -rf kiln)`',
         "*",
     ],
