@@ -169,15 +169,15 @@ def render_path(path: tuple[str, ...]) -> str:
 
 
 def render_links(links: tuple[BundleLink, ...]) -> str:
-    """Return the links between the chosen skills, one per line."""
-    if not links:
-        return ""
+    """Return the links between the chosen skills, one per line, without semantic ones: they help
+    to find skills, and say nothing about their use."""
     listed = "\n".join(
         f"- {quote_value(link.source)} → {quote_value(link.target)}: "
         f"{link.type} ({escape_inline(link.evidence)})"
         for link in links
+        if link.type != "semantic"
     )
-    return f"## Links among these skills\n\n{listed}\n"
+    return f"## Links among these skills\n\n{listed}\n" if listed else ""
 
 
 def render_left_out(

@@ -117,7 +117,7 @@ def bundle_of(text: str) -> Bundle:
     link = BundleLink(
         source=f"home:{text}",
         target=f"a:{text}",
-        type="semantic",
+        type="dependency",
         weight=1,
         confidence=1,
         evidence=text,
