@@ -180,9 +180,7 @@ def render_links(links: tuple[BundleLink, ...]) -> str:
     return f"## Links among these skills\n\n{listed}\n" if listed else ""
 
 
-def render_left_out(
-    left_out: tuple[LeftOutSkill, ...], did_not_fit: DidNotFit | None = None
-) -> str:
+def render_left_out(left_out: tuple[LeftOutSkill, ...], did_not_fit: DidNotFit | None) -> str:
     """Return the skills that were considered but not sent, and what a larger budget would hold."""
     if not left_out and did_not_fit is None:
         return ""

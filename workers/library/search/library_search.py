@@ -64,7 +64,7 @@ class LibraryFilter:
         values = one._asdict()
         values |= {
             "source": one.source_id,
-            "level": self._meets_level(one.safety_level),
+            "level": one.safety_level >= (self.level or 0),
             "has_scripts": HasScripts.of(one.has_scripts),
         }
         wanted = {
@@ -79,9 +79,6 @@ class LibraryFilter:
         return [
             name for name, value in wanted.items() if value is not None and values[name] != value
         ]
-
-    def _meets_level(self, safety_level: int) -> bool:
-        return self.level is None or safety_level >= self.level
 
 
 class FacetValue(NamedTuple):
@@ -158,10 +155,9 @@ class LibrarySearch:
         )
         graph, _ = self._get_stores()
         counts = self._count(graph)
-        if visible is None:
-            entries = graph.list_entries(selection, after, limit + 1)
-        else:
-            entries = VisibleGraph(graph, visible).list_entries(selection, after, limit + 1)
+        seen = graph if visible is None else VisibleGraph(graph, visible)
+        entries = seen.list_entries(selection, after, limit + 1)
+        if visible is not None:
             counts = [one for one in counts if one.source_id in visible]
         return LibraryPage(
             entries=entries[:limit],
@@ -224,8 +220,8 @@ class LibrarySearch:
         graph, index = self._get_stores()
         [hits] = index.search_many([search])
         # The index has superseded revisions for a while: only the published ones count.
-        keys = {hit.key.skill_id: None for hit in hits}
-        entries = {one.skill_id: one for one in graph.get_entries(list(keys))}
+        ids = list({hit.key.skill_id for hit in hits})
+        entries = {one.skill_id: one for one in graph.get_entries(ids)}
         published = [
             entry
             for hit in hits
