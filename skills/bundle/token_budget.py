@@ -15,8 +15,9 @@ class BudgetItem:
 
     worth: likelihood that the skill is right, above 0. passages: (index, tokens), most needed
     first. enough: number of first passages that suffice for most queries. sufficiency: share of
-    queries for which they suffice. first: spend on this skill before any other. needed_by: place
-    of the item that needs this skill as a prerequisite, -1 for none.
+    queries for which they suffice. first: spend on this skill, and on enough of its prerequisites,
+    before any other. needed_by: place of the item that needs this skill as a prerequisite, -1 for
+    none.
     """
 
     header_tokens: int
@@ -45,9 +46,9 @@ def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] 
     Each skill has two portions: first its header with the passages that are enough, then the rest.
     The gain of a portion is the probability that the skill is right and that the portion makes it
     sufficient. Portions are bought by gain per token, the greedy rule for knapsacks (Dantzig,
-    1957). A prerequisite is bought right after the first portion of the skill that needs it, and
-    not without it. If a portion does not fit, its most needed passages that fit are bought. The
-    total never exceeds the budget.
+    1957). The first portion of a prerequisite is bought right after that of the skill that needs
+    it, and not without it; its rest is bought by its own gain. If a portion does not fit, its most
+    needed passages that fit are bought. The total never exceeds the budget.
     """
     selected: list[list[int] | None] = [None] * len(items)
     left = budget

@@ -21,8 +21,7 @@ from tasks.query.bundle_parts import (
     select_links,
 )
 from tasks.query.context import QueryContext
-from tasks.query.filling.allocation import allocate, fill_smallest
-from tasks.query.filling.filler import BundleFiller, make_budget_item
+from tasks.query.filling.allocation import allocate_and_fill, check_size
 from tasks.query.filling.session import fill_session_bundle
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages
@@ -39,19 +38,8 @@ def assemble(
 
     Raises UsageError if not even the best skill with one passage fits into the budget.
     """
-    withheld, warning = collect_withheld(context, chosen.ranking, chosen.choice)
-    bundle = Bundle(
-        query_id=context.query_id,
-        status="SKILL_HIT",
-        warning=warning,
-        task=context.task,
-        session=context.request.session,
-        obstacle=context.request.obstacle,
-        earlier=context.session.answers,
-        budget=context.budget,
-        brief=context.request.brief,
-        already_sent=tuple(list_already_sent(context.session, selected)),
-        withheld=withheld,
+    bundle = _begin_bundle(context, chosen).model_copy(
+        update={"already_sent": tuple(list_already_sent(context.session, selected))}
     )
     links = select_links(context, selected)
     left_out = list_left_out(context, chosen.choice)
@@ -63,6 +51,23 @@ def assemble(
     return filled.model_copy(update={"probability": probability})
 
 
+def _begin_bundle(context: QueryContext, chosen: ChosenRevisions) -> Bundle:
+    """Return a hit without skills: the query itself, and what the policy withholds."""
+    withheld, warning = collect_withheld(context, chosen.ranking, chosen.choice)
+    return Bundle(
+        query_id=context.query_id,
+        status="SKILL_HIT",
+        warning=warning,
+        task=context.task,
+        session=context.request.session,
+        obstacle=context.request.obstacle,
+        earlier=context.session.answers,
+        brief=context.request.brief,
+        budget=context.budget,
+        withheld=withheld,
+    )
+
+
 def assemble_no_hit(
     context: QueryContext, chosen: ChosenRevisions, *, is_unlikely: bool = False
 ) -> Bundle:
@@ -70,11 +75,11 @@ def assemble_no_hit(
 
     is_unlikely: skills were found, but none reached the probability that the request asks for.
     """
-    withheld, warning = collect_withheld(context, chosen.ranking, chosen.choice)
+    bundle = _begin_bundle(context, chosen)
     if is_unlikely:
         reason = "no skill reaches the least_probability of the query"
-    elif withheld.count:
-        reason = f"every skill about the task is withheld: {summarise_withheld(withheld)}"
+    elif bundle.withheld.count:
+        reason = f"every skill about the task is withheld: {summarise_withheld(bundle.withheld)}"
     elif not context.services.library.latest.pointers:
         reason = "the library holds no skill yet"
     elif chosen.ranking.refused:
@@ -83,21 +88,13 @@ def assemble_no_hit(
         reason = _explain_filtered(context)
     else:
         reason = "the library probably has no skill for the task"
-    bundle = Bundle(
-        query_id=context.query_id,
-        status="NO_SKILL_HIT",
-        reason=reason,
-        probability=round_probability(chosen.ranking.probability),
-        warning=warning,
-        task=context.task,
-        session=context.request.session,
-        obstacle=context.request.obstacle,
-        earlier=context.session.answers,
-        left_out=tuple(list_left_out(context, chosen.choice)),
-        budget=context.budget,
-        withheld=withheld,
-    )
-    return with_markdown_tokens(bundle)
+    update = {
+        "status": "NO_SKILL_HIT",
+        "reason": reason,
+        "probability": round_probability(chosen.ranking.probability),
+        "left_out": tuple(list_left_out(context, chosen.choice)),
+    }
+    return with_markdown_tokens(bundle.model_copy(update=update))
 
 
 def _explain_filtered(context: QueryContext) -> str:
@@ -165,12 +162,5 @@ def fill_bundle(
     if bundle.brief or bundle.already_sent:
         filled = fill_session_bundle(shell, skills, tuple(links), form, brief=bundle.brief)
     else:
-        filler = BundleFiller(shell, skills, tuple(links), form)
-        items = [make_budget_item(filler, place) for place in range(len(skills))]
-        allocated, filled = allocate(filler, items, bundle.budget)
-        if not allocated:
-            filler = BundleFiller(shell, skills, tuple(links), form, names_left_out=False)
-            allocated, filled = allocate(filler, items, bundle.budget)
-        if not allocated:
-            filled = fill_smallest(filler, items[0], bundle.budget)
+        filled = check_size(allocate_and_fill(shell, skills, tuple(links), form)[1])
     return filled if form is BudgetForm.MARKDOWN else with_markdown_tokens(filled)

@@ -114,7 +114,8 @@ def _render_passages(
 ) -> Iterator[BundlePassage]:
     """Yield the line ranges to send, without lines that were sent before.
 
-    A heading is sent with a passage right below it; elsewhere it is only in `heading_path`.
+    A heading is sent with a passage right below it and between passages; elsewhere it is only in
+    `heading_path`.
     """
     ranges = get_line_ranges(parsed, sorted(add_lead_ins(parsed, indexes)), context=False)
     extended = _extend_to_headings(parsed, ranges)
@@ -124,6 +125,8 @@ def _render_passages(
         start = bisect_left(parsed.passages, first, key=lambda passage: passage.last_line)
         end = bisect_right(parsed.passages, last, key=lambda passage: passage.first_line)
         inside = parsed.passages[start:end]
+        if not inside:
+            continue  # headings between passages that were sent before
         yield BundlePassage(
             first_line=first,
             last_line=last,
@@ -137,19 +140,18 @@ def _render_passages(
 def _extend_to_headings(
     parsed: ParsedSkill, ranges: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Return the ranges, each extended to the heading right above it; joins ranges with only blank
-    lines between them."""
-    headings = {section.heading_line for section in parsed.sections if section.heading_line}
+    """Return the ranges, each extended to the heading right above it; joins ranges with only
+    headings and blank lines between them."""
+    headings = {section.heading_line for section in parsed.sections}
     extended: list[tuple[int, int]] = []
     for first, last in ranges:
-        above = first - 1
-        while above > 0 and not parsed.text(above, above).strip():
-            above -= 1
-        start = above if above in headings else first
-        if extended and not parsed.text(extended[-1][1] + 1, start - 1).strip():
+        end = extended[-1][1] if extended else 0
+        between = [n for n in range(end + 1, first) if parsed.lines[n - 1].strip()]
+        if extended and headings.issuperset(between):
             extended[-1] = (extended[-1][0], last)
         else:
-            extended.append((start, last))
+            is_below = bool(between) and between[-1] in headings
+            extended.append((between[-1] if is_below else first, last))
     return extended
 
 

@@ -1,4 +1,4 @@
-"""Choose: selection of the ranked skills for the bundle (spec §5.5)."""
+"""Choose: selection of the ranked skills for the bundle."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from tasks.query.process_state.circuit_breaker import CircuitBreaker
 from tasks.query.process_state.last_access import LastAccess
 from tasks.services import Services
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 log = structlog.get_logger()
@@ -126,29 +127,23 @@ class DegradingIndex:
         self, keys: Sequence[RevisionKey], vector: Vector
     ) -> dict[RevisionKey, tuple[float, float]]:
         """Return cosines with skill vectors; none if the index does not answer."""
-        try:
-            return self._breaker.call(lambda: self._index.get_skill_cosines(keys, vector))
-        except TransientError as error:
-            self._degradations.add(_NO_SKILL_VECTORS, error)
-            return {}
+        return self._read_or_degrade(
+            lambda: self._index.get_skill_cosines(keys, vector), _NO_SKILL_VECTORS
+        )
 
     def get_section_cosines(
         self, keys: Sequence[RevisionKey], vector: Vector
     ) -> dict[RevisionKey, float]:
         """Return best cosines of sections; none if the index does not answer."""
-        try:
-            return self._breaker.call(lambda: self._index.get_section_cosines(keys, vector))
-        except TransientError as error:
-            self._degradations.add(_NO_SECTION_COSINES, error)
-            return {}
+        return self._read_or_degrade(
+            lambda: self._index.get_section_cosines(keys, vector), _NO_SECTION_COSINES
+        )
 
     def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Return section vectors; none if the index does not answer."""
-        try:
-            return self._breaker.call(lambda: self._index.get_section_vectors(keys))
-        except TransientError as error:
-            self._degradations.add(_NO_SECTION_VECTORS, error)
-            return {}
+        return self._read_or_degrade(
+            lambda: self._index.get_section_vectors(keys), _NO_SECTION_VECTORS
+        )
 
     def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
         """Return vectors under these text hashes; none if the index does not answer."""
@@ -165,6 +160,13 @@ class DegradingIndex:
             self._breaker.call(lambda: self._index.save_section_vectors(key, hashes, vectors))
         except TransientError:
             return  # the task that embeds sections stores them later
+
+    def _read_or_degrade(self, read: Callable[[], dict[K, T]], reason: str) -> dict[K, T]:
+        try:
+            return self._breaker.call(read)
+        except TransientError as error:
+            self._degradations.add(reason, error)
+            return {}
 
 
 class DegradingGraph:

@@ -20,12 +20,7 @@ from search.scoring.score_candidates import predict_linearly
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
-from tasks.query.process_state.time_budget import (
-    Clock,
-    DurationEstimate,
-    TimeBudget,
-    TimeBudgetExceededError,
-)
+from tasks.query.process_state.time_budget import Clock, TimeBudget, TimeBudgetExceededError
 from tasks.query.ranking import RankedSkill, Ranking
 
 Scores = npt.NDArray[np.float64]
@@ -170,7 +165,8 @@ def _cross_encoder(
     task = ranking.understanding
     if task.language not in reranker.languages:
         raise StepSkippedError(f"the reranker does not know the task's language, {task.language}")
-    budget = _make_budget(context, services.rerank_duration, settings.milliseconds, clock)
+    seconds = min(settings.milliseconds / 1000, context.deadline.remaining())
+    budget = TimeBudget(services.rerank_duration, seconds, clock)
     max_characters = _CHARACTERS_PER_TOKEN * settings.max_length
     revisions = services.index.get_revisions([hit.key for hit in head])
     vectors: dict[RevisionKey, Vector] = {}
@@ -211,9 +207,3 @@ def cross_encoder_text(
     nearest = np.argsort(-np.vecdot(sections, task), kind="stable").tolist()
     texts = section_texts(parsed)
     return (head + "\n".join(texts[place].strip() for place in nearest))[:limit]
-
-
-def _make_budget(
-    context: QueryContext, estimate: DurationEstimate, milliseconds: int, clock: Clock
-) -> TimeBudget:
-    return TimeBudget(estimate, min(milliseconds / 1000, context.deadline.remaining()), clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -77,14 +77,8 @@ def retrieve(context: QueryContext, query: TaskQuery) -> Candidates:
 
 
 def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
-    settings, snapshot, understanding = (
-        context.services.settings.retrieval,
-        query.snapshot,
-        query.understanding,
-    )
-    # With more rivals, the engine's own score may rank a needed skill lower.
-    limit = max(settings.candidates, int(settings.share * len(snapshot.pointers)))
-    long = long_task_weight(understanding, ScoringWeights())
+    settings, snapshot = context.services.settings.retrieval, query.snapshot
+    limit = _count_lexical(settings, query)
     weights = _select_engine_terms(query)
     origins = completion_origins(context.services.settings.language_model)
     searches: list[Search] = []
@@ -98,11 +92,10 @@ def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
             ]
         searches += [
             LexicalSearch(dict.fromkeys(words, 1.0), _FORMAT_CANDIDATES, filters)
-            for words in understanding.formats.values()
+            for words in query.understanding.formats.values()
             if has_dedicated_skills(words, snapshot.statistics)
         ]
-        share = 1.0 - _LONG_TASK_NEIGHBOUR_CUT * long
-        searches += _vector_searches(query, settings, share, filters)
+        searches += _vector_searches(query, settings, filters)
     found = context.services.index.search_many(searches)
     # A superseded revision that is still in the index counts as a hit of its skill.
     ids = {hit.key.skill_id: hit.key for hits in found for hit in hits}
@@ -130,12 +123,10 @@ class EngineRanks(NamedTuple):
 def find_engine_ranks(context: QueryContext, query: TaskQuery, skill_id: str) -> EngineRanks:
     """Return the ranks of a skill in the engine, with the filters of the request."""
     settings, filters = context.services.settings.retrieval, context.filters
-    limit = max(settings.candidates, int(settings.share * len(query.snapshot.pointers)))
     weights = _select_engine_terms(query)
     searches: list[Search] = [LexicalSearch(weights, _EXPLAINED_HITS, filters)] if weights else []
-    near = 0
-    if query.vector is not None and settings.neighbours:
-        near = settings.neighbours
+    near = _count_neighbours(query, settings.neighbours)
+    if query.vector is not None and near:
         searches += [VectorSearch(query.vector, one, _EXPLAINED_HITS, filters) for one in (0, 1)]
     ranks = [
         next((rank for rank, hit in enumerate(hits, 1) if hit.key.skill_id == skill_id), 0)
@@ -143,23 +134,34 @@ def find_engine_ranks(context: QueryContext, query: TaskQuery, skill_id: str) ->
     ]
     by_words = ranks.pop(0) if weights else 0
     by_meaning = min((rank for rank in ranks if rank), default=0)
-    return EngineRanks(by_words, by_meaning, limit if weights else 0, near, _EXPLAINED_HITS)
+    limit = _count_lexical(settings, query) if weights else 0
+    return EngineRanks(by_words, by_meaning, limit, near, _EXPLAINED_HITS)
+
+
+def _count_lexical(settings: RetrievalSettings, query: TaskQuery) -> int:
+    """Return the number of hits by words that become candidates."""
+    # With more rivals, the engine's own score may rank a needed skill lower.
+    return max(settings.candidates, int(settings.share * len(query.snapshot.pointers)))
+
+
+def _count_neighbours(query: TaskQuery, most: int) -> int:
+    """Return the number of nearest neighbours that become candidates, at most `most`."""
+    if query.vector is None or not most:
+        return 0
+    long = long_task_weight(query.understanding, ScoringWeights())
+    return max(round(most * (1.0 - _LONG_TASK_NEIGHBOUR_CUT * long)), 1)
 
 
 def _vector_searches(
-    query: TaskQuery, settings: RetrievalSettings, share: float, filters: Filters
-) -> list[Search]:
-    """Return searches by the task's vector for a share of the neighbours of the settings."""
-    searches: list[Search] = []
+    query: TaskQuery, settings: RetrievalSettings, filters: Filters
+) -> Iterator[Search]:
+    """Yield the searches by the task's vector."""
     if query.vector is None:
-        return searches
-    if settings.neighbours:
-        near = max(round(settings.neighbours * share), 1)
-        searches += [VectorSearch(query.vector, field, near, filters) for field in (0, 1)]
-    if settings.section_neighbours:
-        near = max(round(settings.section_neighbours * share), 1)
-        searches.append(SectionSearch(query.vector, near, filters))
-    return searches
+        return
+    if near := _count_neighbours(query, settings.neighbours):
+        yield from (VectorSearch(query.vector, field, near, filters) for field in (0, 1))
+    if near := _count_neighbours(query, settings.section_neighbours):
+        yield SectionSearch(query.vector, near, filters)
 
 
 def _select_engine_terms(query: TaskQuery) -> dict[str, float]:

@@ -21,7 +21,7 @@ from skills.passages import (
     select_top_k,
     split_into_chunks,
 )
-from tests.support.samples.passages import parse, passage_input_of, query_of
+from tests.support.samples.passages import LINES, parse, passage_input_of, query_of
 
 Method = Callable[[PassageQuery, PassageInput], list[int]]
 
@@ -39,29 +39,6 @@ METHODS: dict[str, Method] = {
     "chunks": select_mmr,
     "full": lambda _, skill: select_all(skill),
 }
-
-LINES = st.lists(
-    st.sampled_from(
-        [
-            "",
-            "# A",
-            "## Step 1: heat",
-            "### C",
-            "plain oven words",
-            "- an item",
-            "  - nested",
-            "1. bake, then see Step 1",
-            "```",
-            "Lead in:",
-            "| a | b |",
-            "|---|---|",
-            "x = 1",
-            "用水清洗",
-            "if cold, heat",
-        ]
-    ),
-    max_size=40,
-)
 
 
 @pytest.mark.parametrize("name", METHODS)

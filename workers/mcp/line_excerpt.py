@@ -18,6 +18,7 @@ from skills.token_count import count_tokens
 from tasks.query.bundle_parts import build_bundle_skill
 from tasks.query.choose import ChosenSkill
 from tasks.query.select_passages import SkillPassages
+from tasks.query.session.unsent import LineRange, to_ranges
 from workers.mcp.results import MAX_BUDGET, SkillText, count_result_tokens
 
 FRAME = """\
@@ -30,8 +31,6 @@ only after reading it.
 
 _RANGE = re.compile(r" *([0-9]{1,7}) *(?:- *([0-9]{1,7}) *)?")
 _MAX_RANGES = 50
-
-LineRange = tuple[int, int]
 
 
 def parse_line_ranges(text: str) -> list[LineRange]:
@@ -139,10 +138,10 @@ def _text(
     unsent_tokens: int,
 ) -> SkillText:
     chosen = ChosenSkill(revision.key.skill_id, 0.0, ("read by its id",))
-    rest = tuple(_spans(unsent))
+    rest = tuple(to_ranges(unsent))
     skill = build_bundle_skill(SkillPassages(chosen, revision, path, (), "whole"), ()).model_copy(
         update={
-            "passages": tuple(_passages(revision.parsed, _spans(sent))),
+            "passages": tuple(_passages(revision.parsed, to_ranges(sent))),
             "left_out": LeftOutPassages(passages=len(rest), tokens=unsent_tokens, lines=rest),
         }
     )
@@ -174,10 +173,6 @@ def _passages(parsed: ParsedSkill, spans: Sequence[LineRange]) -> Iterator[Bundl
                 text=parsed.text(start, end),
                 open_fence=fences.find(start),
             )
-
-
-def _spans(numbers: Sequence[int]) -> list[LineRange]:
-    return _merge_spans([(number, number) for number in numbers])
 
 
 def _merge_spans(spans: Sequence[LineRange]) -> list[LineRange]:

@@ -36,21 +36,6 @@ _NOTHING_NEW_FITS = (
 )
 
 
-def make_budget_item(filler: BundleFiller, place: int) -> BudgetItem:
-    """Return the skill at a place as a `BudgetItem`."""
-    skill = filler.skills[place]
-    costs = _passage_costs(skill.revision.parsed, skill.passages)
-    return BudgetItem(
-        count_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_LINE_TOKENS,
-        max(skill.chosen.worth, _MIN_WORTH),
-        [(index, costs[index]) for index in skill.passages],
-        skill.enough,
-        skill.sufficiency,
-        skill.first,
-        _find_owner(filler.skills[:place], skill.chosen.needed_by),
-    )
-
-
 def _find_owner(before: Sequence[SkillPassages], skill_id: str) -> int:
     """Return the place of the skill with this id, -1 if it is missing."""
     places = {skill.chosen.skill_id: place for place, skill in enumerate(before)}
@@ -100,7 +85,7 @@ class BundleFiller:
 
     form: the form whose tokens are counted in `tokens` of the bundles and of their skills.
     names_left_out: whether the bundles name skills that are left out; their number is in
-    `did_not_fit`.
+    `did_not_fit`. items: the skills as they take part in the allocation of the `budget`.
     """
 
     def __init__(
@@ -113,14 +98,29 @@ class BundleFiller:
         names_left_out: bool = True,
     ) -> None:
         self.skills = skills
-        self.names_left_out = names_left_out
-        self.form = form
+        self.budget = shell.budget
+        self._names_left_out = names_left_out
+        self._form = form
         self._shell = shell
         self._links = links
         self._sent: dict[tuple[int, tuple[int, ...]], BundleSkill] = {}
         self._tokens: dict[tuple[int, tuple[int, ...], int], int] = {}
+        self.items = [self._make_item(place) for place in range(len(skills))]
 
-    def skill(self, place: int, indexes: Sequence[int]) -> BundleSkill:
+    def _make_item(self, place: int) -> BudgetItem:
+        skill = self.skills[place]
+        costs = _passage_costs(skill.revision.parsed, skill.passages)
+        return BudgetItem(
+            count_tokens(render_header(99, self._build(place, ()))) + _LEFT_OUT_LINE_TOKENS,
+            max(skill.chosen.worth, _MIN_WORTH),
+            [(index, costs[index]) for index in skill.passages],
+            skill.enough,
+            skill.sufficiency,
+            skill.first,
+            _find_owner(self.skills[:place], skill.chosen.needed_by),
+        )
+
+    def _build(self, place: int, indexes: Sequence[int]) -> BundleSkill:
         """Return the skill at a place with these passages; its tokens are not counted."""
         key = place, tuple(indexes)
         if key not in self._sent:
@@ -132,23 +132,21 @@ class BundleFiller:
         return self._sent[key]
 
     def _counted(self, place: int, indexes: Sequence[int], number: int) -> BundleSkill:
-        skill, key = self.skill(place, indexes), (place, tuple(indexes), number)
+        skill, key = self._build(place, indexes), (place, tuple(indexes), number)
         if key not in self._tokens:
-            self._tokens[key] = self.form.count_skill(number, skill)
+            self._tokens[key] = self._form.count_skill(number, skill)
         return skill.model_copy(update={"tokens": self._tokens[key]})
 
     def fill(self, allocated: Sequence[list[int] | None]) -> Bundle:
         """Return the bundle with these passages of each skill; None leaves a skill out."""
         sent: list[BundleSkill] = []
-        left_out = list(self._shell.left_out)
+        unsent: list[LeftOutSkill] = []
         for place, indexes in enumerate(allocated):
             skill = self.skills[place]
-            if indexes is None and skill.sent and not skill.enough:
-                continue  # nothing more of it is needed
-            if indexes is None:
-                left_out.append(_leave_out_for_budget(self.skills[place]))
-            else:
+            if indexes is not None:
                 sent.append(self._counted(place, indexes, len(sent) + 1))
+            elif skill.enough or not skill.sent:  # more of it is needed
+                unsent.append(_leave_out_for_budget(skill))
         ids = {skill.skill_id for skill in sent}
         links = tuple(
             build_bundle_link(link)
@@ -158,13 +156,13 @@ class BundleFiller:
         unfit = summarise_unsent(self.skills, allocated)
         update: dict[str, Any] = {
             "skills": (),
-            "left_out": tuple(left_out) if self.names_left_out else (),
+            "left_out": (*unsent, *self._shell.left_out) if self._names_left_out else (),
             "links": links,
             "did_not_fit": unfit,
         }
         if not sent and self._shell.already_sent:
             update["reason"] = _NOTHING_NEW_FITS if unfit else _NOTHING_NEW
-        around = self.form.count_rest(self._shell.model_copy(update=update))
+        around = self._form.count_rest(self._shell.model_copy(update=update))
         tokens = around + sum(skill.tokens for skill in sent)
         return self._shell.model_copy(update=update | {"skills": tuple(sent), "tokens": tokens})
 

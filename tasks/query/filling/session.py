@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -11,17 +12,17 @@ from skills.bundle.budget_form import BudgetForm
 from skills.bundle.model import Bundle
 from skills.bundle.token_budget import BudgetItem, allocate_tokens
 from tasks.query.filling.allocation import (
+    Allocation,
     BudgetTooSmallError,
     allocate,
+    allocate_and_fill,
     allocate_smallest,
+    check_size,
     drop_least_useful,
-    fill_smallest,
 )
-from tasks.query.filling.filler import BundleFiller, make_budget_item
+from tasks.query.filling.filler import BundleFiller
 from tasks.query.select_passages import SkillPassages
 from tasks.query.session.portions import drop_sent, plan_portions
-
-Allocation = list[list[int] | None]
 
 
 def fill_session_bundle(
@@ -45,57 +46,50 @@ def fill_session_bundle(
     filler = BundleFiller(
         shell, [unsent[place] for place in offered], links, form, names_left_out=names_left_out
     )
-    items = [make_budget_item(filler, place) for place in range(len(offered))]
     budget = shell.budget
     empty = filler.fill([None] * len(offered))
     allocated: Allocation = []
     filled = empty
-    if brief and items:
-        allocated, filled = allocate(filler, items, budget)
-        allocated = allocated or [None] * len(items)
-    if items and (not brief or None in allocated):
+    if brief and offered:
+        allocated, filled = allocate(filler)
+        allocated = allocated or [None] * len(offered)
+    if offered and (not brief or None in allocated):
         whole, names_alone = _allocate_without_session(shell, skills, links, form)
         if names_left_out and not names_alone:
             return fill_again(brief=brief, names_left_out=False)
         owed = [_list_owed(unsent[place], whole[place]) for place in offered]
         if not brief or _lacks(allocated, owed, filler.skills):
-            allocated, filled = _fill_owed(filler, items, owed, budget)
+            allocated, filled = _fill_owed(filler, owed)
         if brief and (filled.tokens > budget or _lacks(allocated, owed, filler.skills)):
             # A passage with the note about its omitted parts may take more tokens than all of a
             # short skill.
-            return fill_again(brief=False, names_left_out=names_left_out)
+            with suppress(BudgetTooSmallError):
+                return fill_again(brief=False, names_left_out=names_left_out)
     if filled.skills and filled.tokens <= budget:
         return filled
-    if names_left_out and empty.did_not_fit is not None:
+    if names_left_out and (empty.did_not_fit is not None or empty.tokens > budget):
         return fill_again(brief=brief, names_left_out=False)
     if shell.already_sent and empty.tokens <= budget:
         return empty
-    if not items:
+    if not offered:
         raise BudgetTooSmallError(
             f"a budget of {budget} tokens has no room for the names of the skills that were sent "
             f"earlier; give at least {empty.tokens}"
         )
-    return fill_smallest(filler, items[0], budget)
+    return check_size(filler.fill(allocate_smallest(filler)))
 
 
 def _allocate_without_session(
     shell: Bundle, skills: Sequence[SkillPassages], links: tuple[Link, ...], form: BudgetForm
 ) -> tuple[Allocation, bool]:
     """Return what the same query would send without a session, by skill, and whether it would name
-    the skills that are left out; no passages if nothing fits."""
+    the skills that are left out."""
     alone = shell.model_copy(update={"already_sent": (), "brief": False})
-    offered = [replace(skill, sent=frozenset()) for skill in skills]
-    filler = BundleFiller(alone, offered, links, form)
-    items = [make_budget_item(filler, place) for place in range(len(skills))]
-    allocated: Allocation = allocate(filler, items, shell.budget)[0]
-    if not allocated:
-        filler = BundleFiller(alone, offered, links, form, names_left_out=False)
-        allocated = allocate(filler, items, shell.budget)[0]
-    if not allocated and items:
-        allocated = allocate_smallest(items[0], len(items))
-        if filler.fill(allocated).tokens > shell.budget:
-            allocated = [None] * len(items)
-    return allocated, filler.names_left_out
+    unsent = [replace(skill, sent=frozenset()) for skill in skills]
+    allocated, filled, names_left_out = allocate_and_fill(alone, unsent, links, form)
+    if filled.tokens > shell.budget:
+        allocated = [None] * len(skills)
+    return allocated, names_left_out
 
 
 def _list_owed(unsent: SkillPassages, whole: list[int] | None) -> list[int] | None:
@@ -117,16 +111,14 @@ def _lacks(allocated: Allocation, owed: Allocation, skills: Sequence[SkillPassag
     )
 
 
-def _fill_owed(
-    filler: BundleFiller, items: Sequence[BudgetItem], owed: Allocation, budget: int
-) -> tuple[Allocation, Bundle]:
+def _fill_owed(filler: BundleFiller, owed: Allocation) -> tuple[Allocation, Bundle]:
     """Return the owed passages, and with the remaining tokens further passages that are enough."""
     filled = filler.fill(owed)
-    more = _add_enough(items, owed, budget - filled.tokens)
-    if more != owed and (fuller := filler.fill(more)).tokens <= budget:
+    more = _add_enough(filler.items, owed, filler.budget - filled.tokens)
+    if more != owed and (fuller := filler.fill(more)).tokens <= filler.budget:
         return more, fuller
     allocated = [None if indexes is None else list(indexes) for indexes in owed]
-    while filled.tokens > budget and drop_least_useful(items, allocated, filled.tokens - budget):
+    while filled.tokens > filler.budget and drop_least_useful(filler, allocated, filled):
         filled = filler.fill(allocated)
     return allocated, filled
 

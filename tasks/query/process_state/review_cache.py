@@ -10,7 +10,7 @@ import structlog
 
 from config.errors import TransientError
 from search.review_store import ReviewStore
-from skills.review import NO_REVIEWS, POLICY_KINDS, ReviewRecord, Reviews
+from skills.review import NO_REVIEWS, POLICY_KINDS, Reviews
 
 log = structlog.get_logger()
 
@@ -80,9 +80,8 @@ class ReviewCache:
 def _keep_for_policy(reviews: Reviews) -> Reviews:
     """Return the reviews without those about updates, of which each skill of a source may have
     one."""
-
-    def keep(records: tuple[ReviewRecord, ...]) -> tuple[ReviewRecord, ...]:
-        return tuple(one for one in records if one.kind in POLICY_KINDS)
-
-    kept = {skill_id: keep(records) for skill_id, records in reviews.by_skill.items()}
+    kept = {
+        skill_id: tuple(one for one in records if one.kind in POLICY_KINDS)
+        for skill_id, records in reviews.by_skill.items()
+    }
     return Reviews(reviews.version, {skill_id: found for skill_id, found in kept.items() if found})

@@ -40,9 +40,10 @@ def put_error_handling_first(
 
 def _begin_with(skill: SkillPassages, matched: Sequence[int]) -> SkillPassages:
     """Return the skill with these passages first; alone, if it was chosen only for being in use."""
-    rest = [index for index in skill.passages if index not in matched] if skill.chosen.score else []
-    enough = sum(index in rest for index in skill.passages[: skill.enough])
-    return replace(skill, passages=(*matched, *rest), enough=len(matched) + enough, first=True)
+    planned, first = skill.passages if skill.chosen.score else (), set(matched)
+    rest = [index for index in planned if index not in first]
+    enough = len(matched) + sum(index not in first for index in planned[: skill.enough])
+    return replace(skill, passages=(*matched, *rest), enough=enough, first=True)
 
 
 def find_error_handling(skill: SkillPassages, query: PassageQuery) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 
 from skills.record import ParsedSkill
 
@@ -26,32 +26,13 @@ def find_sent_passages(parsed: ParsedSkill, sent: frozenset[int]) -> list[int]:
 
 def subtract_lines(
     parsed: ParsedSkill, ranges: Iterable[LineRange], sent: frozenset[int]
-) -> list[LineRange]:
-    """Return the ranges without the sent lines, each from a line with text to a line with text."""
-    kept = [
-        number
-        for first, last in ranges
-        for run in _split_runs(range(first, last + 1), sent)
-        for number in _strip_blank(parsed, run)
-    ]
-    return to_ranges(kept)
-
-
-def _split_runs(numbers: Sequence[int], sent: frozenset[int]) -> list[list[int]]:
-    """Return the numbers that were not sent, in runs without a gap."""
-    runs: list[list[int]] = [[]]
-    for number in numbers:
-        if number in sent:
-            runs.append([])
-        else:
-            runs[-1].append(number)
-    return [run for run in runs if run]
-
-
-def _strip_blank(parsed: ParsedSkill, run: Sequence[int]) -> Sequence[int]:
-    """Return the run without blank lines at its ends."""
-    filled = [place for place, number in enumerate(run) if parsed.lines[number - 1].strip()]
-    return run[filled[0] : filled[-1] + 1] if filled else []
+) -> Iterator[LineRange]:
+    """Yield the ranges without the sent lines, each from a line with text to a line with text."""
+    numbers = (number for first, last in ranges for number in range(first, last + 1))
+    for first, last in to_ranges(number for number in numbers if number not in sent):
+        filled = [n for n in range(first, last + 1) if parsed.lines[n - 1].strip()]
+        if filled:
+            yield filled[0], filled[-1]
 
 
 def to_ranges(numbers: Iterable[int]) -> list[LineRange]:

@@ -53,7 +53,6 @@ def test_every_stage_can_be_switched_off(library: Skillbus, stage: str) -> None:
 
 def test_filters(library: Skillbus) -> None:
     assert library.chosen(TASK, "--filter", "licence=MIT") == ["crafts:kiln-firing"]
-    assert library.chosen(TASK, "--filter", "source=elsewhere") == []
     result = library("query", TASK, "--filter", "colour=red", code=2)
     assert "licence" in result.err
 
@@ -100,10 +99,8 @@ def test_the_reason_stays_short_with_many_filter_values(library: Skillbus) -> No
 def test_budget_and_top_are_kept(library: Skillbus) -> None:
     data = library("query", TASK, "--top", "1", "--format", "json").data
     assert len(data["skills"]) == 1
-    for budget in (300, 600, 1200):
-        data = library("query", TASK, "--budget", str(budget), "--format", "json").data
-        assert data["tokens"] <= budget
-        assert data["budget"] == budget
+    data = library("query", TASK, "--budget", "300", "--format", "json").data
+    assert data["tokens"] <= data["budget"] == 300
 
 
 def test_a_budget_too_small_for_a_passage_says_so(library: Skillbus) -> None:
@@ -116,12 +113,9 @@ def test_a_budget_too_small_for_a_passage_says_so(library: Skillbus) -> None:
     library("query", TASK, "--budget", "-4", code=2)
 
 
-@pytest.mark.parametrize("task", ["", "   \n\t "])
-def test_an_empty_task_is_a_usage_error(library: Skillbus, task: str) -> None:
-    result = library("query", task, code=2)
-    assert "the task is empty" in result.err
-    result = library("query", "-", stdin=task, code=2)
-    assert "the task is empty" in result.err
+def test_an_empty_task_is_a_usage_error(library: Skillbus) -> None:
+    assert "the task is empty" in library("query", "", code=2).err
+    assert "the task is empty" in library("query", "-", stdin="   \n\t ", code=2).err
 
 
 def test_a_task_without_a_word_is_about_no_skill(skillbus: Skillbus, tmp_path: Path) -> None:
@@ -164,14 +158,9 @@ def test_a_hundred_thousand_words(library: Skillbus) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        "kiln AND (stoneware OR NOT glaze)",
-        'kiln" OR "1"="1',
-        "name:kiln* ^4 ~2 [a TO z] {x}",
-        "kiln; DROP TABLE skills; --",
-        "+kiln -stoneware !glaze \\",
-        "kiln\x00stoneware\x1b[31m",
+        "kiln AND (stoneware OR NOT glaze) name:kiln* ^4 ~2 [a TO z] {x} +kiln -pot !glaze \\",
+        'kiln\x00stoneware\x1b[31m" OR "1"="1; DROP TABLE skills; -- `$(rm -rf kiln)`',
         "*",
-        "`$(rm -rf kiln)`",
     ],
 )
 def test_operators_are_only_words(library: Skillbus, task: str) -> None:

@@ -7,12 +7,37 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+from hypothesis import strategies as st
 
 from skills.passages import PassageInput, PassageQuery, passage_texts, section_texts
 from skills.record import ParsedSkill, SkillRecord
 from tests.support.samples.fragments import split_lines
 
 DIMENSION = 8
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            "",
+            "# A",
+            "## Step 1: heat",
+            "### C",
+            "plain oven words",
+            "- an item",
+            "  - nested",
+            "1. bake, then see Step 1",
+            "```",
+            "Lead in:",
+            "| a | b |",
+            "|---|---|",
+            "x = 1",
+            "用水清洗",
+            "if cold, heat",
+        ]
+    ),
+    max_size=40,
+)
+"""Lines of a skill, of all kinds."""
 
 
 def term(word: str) -> int:

@@ -90,7 +90,7 @@ def recall_all(memory: TaskMemory, rules: OwnerRules | None = None) -> Sequence[
 
 
 @given(TASKS, st.randoms(use_true_random=False))
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_order_of_arrival_changes_no_bit(tasks: list[PastTask], random: Random) -> None:
     shuffled = list(tasks)
     random.shuffle(shuffled)
@@ -98,7 +98,7 @@ def test_order_of_arrival_changes_no_bit(tasks: list[PastTask], random: Random) 
 
 
 @given(TASKS, st.data())
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_removed_leaves_no_trace(tasks: list[PastTask], data: st.DataObject) -> None:
     gone = (
         data.draw(st.lists(st.sampled_from(tasks), unique_by=lambda t: t.task_id)) if tasks else []

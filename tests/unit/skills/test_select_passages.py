@@ -27,7 +27,7 @@ from skills.passages import (
 )
 from skills.passages.features import FEATURES, compute_features
 from skills.passages.model import load_need_models
-from tests.support.samples.passages import parse, passage_input_of, query_of
+from tests.support.samples.passages import LINES, parse, passage_input_of, query_of
 
 KITCHEN = """# Kitchen
 
@@ -232,30 +232,6 @@ def test_the_smallest_skills_are_survived(lines: list[str], dense: bool, asked: 
     assert np.isfinite(needs.needs).all()
 
 
-LINES = st.lists(
-    st.sampled_from(
-        [
-            "",
-            "# A",
-            "## B",
-            "### C",
-            "plain oven words",
-            "- an item",
-            "  - nested",
-            "1. bake",
-            "```",
-            "Lead in:",
-            "| a | b |",
-            "|---|---|",
-            "x = 1",
-            "用水清洗",
-            "if cold, heat",
-        ]
-    ),
-    max_size=40,
-)
-
-
 @settings(deadline=None, max_examples=80)
 @given(
     LINES,
@@ -264,18 +240,14 @@ LINES = st.lists(
     st.booleans(),
     st.sampled_from(["oven bake", "", "水"]),
 )
-def test_choice_grows_as_less_may_be_missed_and_ranges_are_in_order(
+def test_choice_grows_as_less_may_be_missed_and_ranges_contain_it(
     lines: list[str], one: float, other: float, dense: bool, asked: str
 ) -> None:
     skill = passage_input_of(parse(lines), dense=dense)
     needs = estimate_needs(query_of(asked, dense=dense), skill)
     narrow, wide = needs.select_enough(max(one, other)), needs.select_enough(min(one, other))
     assert set(narrow) <= set(wide)
-    assert narrow == sorted(set(narrow))
-    assert bool(narrow) == bool(skill.parsed.passages)
     spans = get_line_ranges(skill.parsed, wide)
-    assert all(1 <= first <= last <= len(lines) for first, last in spans)
-    assert all(before[1] < after[0] for before, after in pairwise(spans))
     shown = {n for first, last in spans for n in range(first, last + 1)}
     for index in wide:
         passage = skill.parsed.passages[index]

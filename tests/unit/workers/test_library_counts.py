@@ -1,8 +1,8 @@
-"""When the values that a library is filtered by are counted again."""
+"""When the values that a library is filtered by are counted again, and when a search is cut."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -12,7 +12,7 @@ import pytest
 from graph.entry_filter import EntryCount
 from graph.local.store import SqliteSkillGraph
 from graph.records import Publication
-from search.protocol import SearchIndex
+from search.protocol import Hit, LexicalSearch, SearchIndex
 from skills.record import RevisionKey
 from workers.library.entry_policy import EntryPolicy
 from workers.library.search import library_search
@@ -85,3 +85,27 @@ def test_a_library_that_changes_is_not_counted_for_each_page(
     graph.request_ingest([("lib:waits", "lib", "waits")], 4)
     clock.now += 5
     assert total() == 4, "what changes no epoch is counted after a while"
+
+
+class Engine:
+    """An index whose searches find these revisions, as many as they may."""
+
+    def __init__(self, seqs: Sequence[int]) -> None:
+        self._hits = [Hit(RevisionKey(f"lib:skill-{seq}", seq), 1.0) for seq in seqs]
+
+    def search_many(self, searches: Sequence[LexicalSearch]) -> list[list[Hit]]:
+        return [self._hits[: one.limit] for one in searches]
+
+
+@pytest.mark.parametrize(("unpublished", "is_cut"), [(0, False), (1, False), (2, True)])
+def test_a_search_is_cut_if_the_engine_may_have_more(
+    graph: SqliteSkillGraph, monkeypatch: pytest.MonkeyPatch, unpublished: int, is_cut: bool
+) -> None:
+    monkeypatch.setattr(library_search, "MAX_FOUND", 3)
+    monkeypatch.setattr(library_search, "_EXTRA_HITS", 2)
+    for seq in (1, 2, 3):
+        publish(graph, seq)
+    engine = cast(SearchIndex, Engine(range(1, 4 + unpublished)))
+    library = LibrarySearch(lambda: (graph, engine), lambda: cast(EntryPolicy, None))
+    found = library.find(LibraryFilter("kiln"), "", 9, visible=None, include_withheld=True)
+    assert (found.total, found.is_cut) == (3, is_cut)

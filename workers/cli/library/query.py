@@ -242,11 +242,8 @@ def _print_summary(bundle: Bundle) -> None:
     if bundle.warning:
         click.echo(f"warning: {safe_line(bundle.warning)}")
     if bundle.status == "NO_SKILL_HIT":
-        click.echo(f"NO_SKILL_HIT: {safe_line(bundle.reason)}")
-        _print_left_out(bundle)
-        _print_withheld(bundle)
-        _print_degraded(bundle)
-        click.echo(f"query {bundle.query_id}")
+        outcome = f"NO_SKILL_HIT: {safe_line(bundle.reason)}"
+        click.echo("\n".join([outcome, *_list_notes(bundle), f"query {bundle.query_id}"]))
         return
     count = format_count(len(bundle.skills), "skill")
     probability = _format_probability("; probability that one is right:", bundle.probability)
@@ -273,16 +270,8 @@ def _print_summary(bundle: Bundle) -> None:
         if skill.safety.level:
             reason = next(iter(skill.safety.reasons), "no reason recorded")
             click.echo(f"   safety level {skill.safety.level}: {safe_line(reason)}")
-    if bundle.links or bundle.left_out or bundle.withheld.count or bundle.degraded:
-        click.echo("")
-    for link in bundle.links:
-        description = f"{link.source} -> {link.target}: {link.type} ({link.evidence})"
-        click.echo(safe_line(description))
-    _print_left_out(bundle)
-    if bundle.did_not_fit is not None:
-        click.echo(summarise_unfit(bundle.did_not_fit))
-    _print_withheld(bundle)
-    _print_degraded(bundle)
+    if notes := _list_notes(bundle):
+        click.echo("\n".join(["", *notes]))
     click.echo(f"\nquery {bundle.query_id}; `skillbus outcome` reports what helped")
 
 
@@ -291,22 +280,20 @@ def _format_probability(name: str, probability: float | None) -> str:
     return "" if probability is None else f"{name} {format_probability(probability)}"
 
 
-def _print_left_out(bundle: Bundle) -> None:
+def _list_notes(bundle: Bundle) -> list[str]:
+    """Return the lines below the skills: links, skills that were left out or are withheld, and
+    stages that were limited."""
+    notes = [f"{one.source} -> {one.target}: {one.type} ({one.evidence})" for one in bundle.links]
     for left in bundle.left_out:
         tokens = f" ({left.tokens} tokens)" if left.tokens else ""
-        click.echo(safe_line(f"left out: {left.skill_id}: {left.reason}{tokens}"))
-
-
-def _print_withheld(bundle: Bundle) -> None:
+        notes.append(f"left out: {left.skill_id}: {left.reason}{tokens}")
+    if bundle.did_not_fit is not None:
+        notes.append(summarise_unfit(bundle.did_not_fit))
     if bundle.withheld.count:
-        click.echo(f"withheld: {summarise_withheld(bundle.withheld)}")
-    for one in bundle.withheld.skills:
-        click.echo(f"withheld: {safe_line(one.skill_id)}: {safe_line(one.reason)}")
-
-
-def _print_degraded(bundle: Bundle) -> None:
-    for reason in bundle.degraded:
-        click.echo(f"degraded: {safe_line(reason)}")
+        notes.append(f"withheld: {summarise_withheld(bundle.withheld)}")
+    notes += [f"withheld: {one.skill_id}: {one.reason}" for one in bundle.withheld.skills]
+    notes += [f"degraded: {reason}" for reason in bundle.degraded]
+    return list(map(safe_line, notes))
 
 
 def _describe_model_call(report: dict[str, Any]) -> str:

@@ -1,5 +1,5 @@
-"""Search of the library for people: by words as they are typed and by
-filters, with counts of values.
+"""Search of the library for people: by words as they are typed and by filters, with counts of
+values.
 
 Queries of agents run all stages of ranking. Here a person looks for skills by words in them, which
 the search engine alone answers within milliseconds.
@@ -64,7 +64,7 @@ class LibraryFilter:
         values = one._asdict()
         values |= {
             "source": one.source_id,
-            "level": self._meets_level(one.safety_level),
+            "level": one.safety_level >= (self.level or 0),
             "has_scripts": HasScripts.of(one.has_scripts),
         }
         wanted = {
@@ -79,9 +79,6 @@ class LibraryFilter:
         return [
             name for name, value in wanted.items() if value is not None and values[name] != value
         ]
-
-    def _meets_level(self, safety_level: int) -> bool:
-        return self.level is None or safety_level >= self.level
 
 
 class FacetValue(NamedTuple):
@@ -158,10 +155,9 @@ class LibrarySearch:
         )
         graph, _ = self._get_stores()
         counts = self._count(graph)
-        if visible is None:
-            entries = graph.list_entries(selection, after, limit + 1)
-        else:
-            entries = VisibleGraph(graph, visible).list_entries(selection, after, limit + 1)
+        seen = graph if visible is None else VisibleGraph(graph, visible)
+        entries = seen.list_entries(selection, after, limit + 1)
+        if visible is not None:
             counts = [one for one in counts if one.source_id in visible]
         return LibraryPage(
             entries=entries[:limit],
@@ -192,7 +188,7 @@ class LibrarySearch:
         visible: frozenset[str] | None,
         include_withheld: bool,
     ) -> LibraryPage:
-        found = self._find_entries(wanted.text, visible, include_withheld)
+        found, is_cut = self._find_entries(wanted.text, visible, include_withheld)
         counts = [_count_one(entry) for entry in found]
         matching = [entry for entry, one in zip(found, counts, strict=True) if wanted.covers(one)]
         is_place = after.isascii() and after.isdigit() and len(after) <= _MAX_PLACE_DIGITS
@@ -200,17 +196,18 @@ class LibrarySearch:
         return LibraryPage(
             entries=matching[first : first + limit],
             total=len(matching),
-            is_cut=len(found) == MAX_FOUND,
+            is_cut=is_cut,
             facets=count_facets(counts, wanted),
             after=str(first + limit) if len(matching) > first + limit else "",
         )
 
     def _find_entries(
         self, text: str, visible: frozenset[str] | None, include_withheld: bool
-    ) -> list[CatalogEntry]:
-        """Return the published skills with any of the words, best first."""
+    ) -> tuple[list[CatalogEntry], bool]:
+        """Return the published skills with any of the words, best first, and whether there may be
+        more."""
         if visible is not None and not visible:
-            return []
+            return [], False
         text = text[:MAX_TEXT_CHARACTERS]
         unfinished = _UNFINISHED.search(normalize("NFKC", text).lower())
         search = LexicalSearch(
@@ -223,8 +220,8 @@ class LibrarySearch:
         graph, index = self._get_stores()
         [hits] = index.search_many([search])
         # The index has superseded revisions for a while: only the published ones count.
-        keys = {hit.key.skill_id: None for hit in hits}
-        entries = {one.skill_id: one for one in graph.get_entries(list(keys))}
+        ids = list({hit.key.skill_id for hit in hits})
+        entries = {one.skill_id: one for one in graph.get_entries(ids)}
         published = [
             entry
             for hit in hits
@@ -233,7 +230,8 @@ class LibrarySearch:
         if not include_withheld:
             standings = self._get_policy().judge(published)
             published = [one for one in published if standings[one.skill_id].violation is None]
-        return published[:MAX_FOUND]
+        is_cut = len(hits) == search.limit or len(published) > MAX_FOUND
+        return published[:MAX_FOUND], is_cut
 
 
 def count_facets(

@@ -77,6 +77,9 @@ FULL = bundle(
         BundleLink(
             source="a:b", target="a:c", type="dependency", weight=1, confidence=1, evidence="line 2"
         ),
+        BundleLink(
+            source="a:b", target="a:d", type="semantic", weight=1, confidence=1, evidence="texts"
+        ),
     ),
     left_out=(
         LeftOutSkill(skill_id="a:d", name="d", reason="alternative to a:b"),
@@ -141,6 +144,13 @@ def test_markdown_says_what_the_bundle_holds() -> None:
         "probability that it is right: 0.83",
     ):
         assert part in text
+    assert "semantic" not in text
+
+
+def test_only_a_bundle_that_names_files_refers_to_them() -> None:
+    whole, brief = (render_markdown(bundle(brief=brief)) for brief in (False, True))
+    assert "the file named as source: read more there when something is missing" in whole
+    assert "its SKILL.md: ask again in this session when something is missing" in brief
 
 
 def test_without_a_hit_the_status_comes_first() -> None:

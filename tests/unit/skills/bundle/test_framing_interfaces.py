@@ -62,7 +62,7 @@ PLAIN = at_terminal(full_bundle("x"))
 
 
 @given(HOSTILE)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_terminal_shows_the_same_lines_whatever_a_skill_says(text: str) -> None:
     printed = at_terminal(full_bundle(text))
     assert printed.count("\n") == PLAIN.count("\n")
@@ -72,7 +72,7 @@ def test_a_terminal_shows_the_same_lines_whatever_a_skill_says(text: str) -> Non
 
 
 @given(HOSTILE)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_json_is_the_same_data_and_steers_no_terminal(text: str) -> None:
     data = full_bundle(text).model_dump(mode="json") | {text: [text, "\x7f"]}
     shown = dump_terminal_json(data)
@@ -81,7 +81,7 @@ def test_json_is_the_same_data_and_steers_no_terminal(text: str) -> None:
 
 
 @given(HOSTILE)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_an_event_of_a_stream_is_one_event(text: str) -> None:
     data = full_bundle(text).model_dump(mode="json")
     lines = _event("done", data).encode().decode().replace("\r\n", "\n").split("\n")
@@ -96,7 +96,7 @@ def kinds(lines: list[str]) -> list[str]:
 
 
 @given(HOSTILE)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_what_mcp_reads_of_a_skill_stays_in_its_frame(text: str) -> None:
     def read(body: str) -> str:
         lines = [line for line in f"{body} a".splitlines() if line.strip()]

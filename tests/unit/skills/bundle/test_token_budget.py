@@ -8,18 +8,16 @@ from hypothesis import strategies as st
 from skills.bundle.token_budget import BudgetItem, allocate_tokens
 
 PASSAGES = st.lists(st.integers(1, 400), max_size=8).map(lambda costs: list(enumerate(costs)))
-OFFERS = st.lists(
-    st.builds(
-        BudgetItem,
-        header_tokens=st.integers(0, 200),
-        worth=st.floats(0.01, 1),
-        passages=PASSAGES,
-        enough=st.integers(1, 8),
-        sufficiency=st.floats(0.1, 1),
-        first=st.booleans(),
-    ),
-    max_size=6,
+OFFER = st.builds(
+    BudgetItem,
+    header_tokens=st.integers(0, 200),
+    worth=st.floats(0.01, 1),
+    passages=PASSAGES,
+    enough=st.integers(1, 8),
+    sufficiency=st.floats(0.1, 1),
+    first=st.booleans(),
 )
+OFFERS = st.lists(OFFER, max_size=6)
 
 
 def cost_of(items: list[BudgetItem], bought: list[list[int] | None]) -> int:
@@ -31,7 +29,7 @@ def cost_of(items: list[BudgetItem], bought: list[list[int] | None]) -> int:
 
 
 @given(OFFERS, st.integers(0, 3000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_never_above_the_budget(items: list[BudgetItem], budget: int) -> None:
     bought = allocate_tokens(items, budget)
     assert len(bought) == len(items)
@@ -50,14 +48,11 @@ def test_with_enough_everything_is_bought(items: list[BudgetItem]) -> None:
     assert allocate_tokens(items, budget) == everything
 
 
-@given(OFFERS, st.integers(0, 2000), st.integers(0, 1000))
-@settings(max_examples=150, deadline=None)
-def test_more_budget_never_loses_the_best_skill(
-    items: list[BudgetItem], budget: int, more: int
-) -> None:
-    small, large = allocate_tokens(items[:1], budget), allocate_tokens(items[:1], budget + more)
-    if small and small[0] is not None:
-        assert large[0] is not None
+@given(OFFER, st.integers(0, 2000), st.integers(0, 1000))
+@settings(max_examples=100, deadline=None)
+def test_more_budget_never_loses_the_best_skill(item: BudgetItem, budget: int, more: int) -> None:
+    if allocate_tokens([item], budget) != [None]:
+        assert allocate_tokens([item], budget + more) != [None]
 
 
 def test_enough_of_the_best_comes_before_the_next_and_both_before_the_rest() -> None:

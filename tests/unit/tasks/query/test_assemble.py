@@ -19,6 +19,7 @@ from search.text.query_understanding import understand
 from skills.bundle.budget_form import BudgetForm
 from skills.bundle.markdown import render_markdown, render_skill
 from skills.bundle.model import Bundle, LeftOutSkill
+from skills.events import QueryAsked
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import PassageQuery
 from skills.record import RevisionKey, SiblingFile
@@ -167,7 +168,7 @@ def test_passages_and_what_is_left_out_cover_each_skill(drafts: list[Draft]) -> 
 
 
 @given(DRAFTS, st.integers(200, 1500), st.integers(0, 1500))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_more_budget_never_loses_the_answer(drafts: list[Draft], budget: int, more: int) -> None:
     skills = select_all(drafts)
     try:
@@ -186,10 +187,11 @@ LONG = Draft("long", "A long one", [f"## Part {n}\n\n{'dough ' * 60}" for n in r
 def test_a_skill_that_does_not_fit_is_left_out() -> None:
     skills = select_all([BREAD, LONG])
     alone = fill_bundle(empty(100_000), skills[:1], [], [])
-    bundle = fill_bundle(empty(alone.tokens + 60), skills, [], [])
+    bundle = fill_bundle(empty(alone.tokens + 80), skills, [], LEFT_OUT)
     assert [skill.skill_id for skill in bundle.skills] == ["home:s0"]
     assert [(left.skill_id, left.reason) for left in bundle.left_out] == [
-        ("home:s1", "did not fit into the budget")
+        ("home:s1", "did not fit into the budget"),
+        ("home:other", "alternative to home:s0"),
     ]
     check(bundle)
 
@@ -230,6 +232,13 @@ def test_a_short_skill_is_sent_whole() -> None:
     [skill] = fill_bundle(empty(100_000), select_all([BREAD]), [], []).skills
     assert skill.paged_by == "whole"
     assert skill.left_out.passages == 0
+
+
+def test_headings_between_passages_are_part_of_them() -> None:
+    blocks = ["knead", "## Heat", "### Oven", "bake", "### Empty", "## Eat", "slice"]
+    [skill] = fill_bundle(empty(500), [select(replace(BREAD, blocks=blocks), 0)], [], []).skills
+    [passage] = skill.passages
+    assert passage.text == "\n\n".join(blocks)
 
 
 def test_without_vectors_words_choose() -> None:
@@ -348,9 +357,11 @@ class _NoLinks:
 
 
 def test_the_tokens_of_no_hit_are_those_of_its_markdown() -> None:
-    context = make_context(_NoLinks())
+    request = QueryAsked(task="bake", session="s", brief=True)
+    context = replace(make_context(_NoLinks()), request=request)
     bundle = assemble_no_hit(context, ChosenRevisions(Ranking(understand("bake"), None, ())))
     assert bundle.tokens == count_tokens(render_markdown(bundle)) > 0
+    assert bundle.brief
 
 
 def test_a_skill_that_is_left_out_is_named_by_its_folder() -> None:

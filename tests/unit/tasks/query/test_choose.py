@@ -274,7 +274,7 @@ def test_a_dependency_in_conflict_with_what_needs_it_stays_out() -> None:
     assert reasons(choice)["b"] == "declared dependency of a, but conflicts with a"
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(
     st.lists(
         st.tuples(

@@ -63,19 +63,14 @@ def run(
     return diffuse(ranking, chosen or DiffusionSettings(), read, pointers or {})
 
 
-def test_without_links_nothing_moves() -> None:
-    ranking = ranking_of([9.0, 8.0, 5.0, 4.9, 4.8, 2.0, 1.0])
-    assert run(ranking) == ranking
-
-
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(SCORES, CHOSEN)
-def test_no_seed_gains_without_links(scores: list[float], chosen: DiffusionSettings) -> None:
+def test_without_links_nothing_moves(scores: list[float], chosen: DiffusionSettings) -> None:
     ranking = ranking_of(scores)
     assert run(ranking, chosen=chosen) == ranking
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(
     SCORES,
     CHOSEN,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from config.errors import TransientError
 from graph.records import CatalogEntry, SkillState
-from search.protocol import Filters
+from search.protocol import Filters, Hit, Search, VectorSearch
 from search.text.query_understanding import understand
 from skills.bundle.model import AlreadySent, Bundle, DidNotFit
 from skills.record import RevisionKey
@@ -17,8 +18,9 @@ from tasks.query.choose import ChosenSkill, LeftOut, SkillChoice
 from tasks.query.explanation.explain import list_verdicts
 from tasks.query.explanation.explain_skills import UNKNOWN, _find_filter, explain_skills
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
-from tasks.query.ranking import RankedSkill, Ranking
+from tasks.query.ranking import RankedSkill, Ranking, TaskQuery
 from tasks.query.read_chosen import ChosenRevisions
+from tasks.query.retrieve import find_engine_ranks, retrieve
 from tests.support.samples.query_context import make_context
 
 
@@ -140,3 +142,24 @@ def test_a_chosen_skill_that_no_list_names_did_not_fit_or_was_sent_earlier() -> 
     verdicts = dict(list_verdicts(make_context(object()), ChosenRevisions(ranking, choice), bundle))
     assert verdicts["lib:sent"] == "in: sent earlier in this session"
     assert verdicts["lib:large"] == "out: did not fit into the budget"
+
+
+class Engine:
+    """An index without hits, which keeps the searches."""
+
+    searches: Sequence[Search] = ()
+
+    def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
+        self.searches = searches
+        return [[] for _ in searches]
+
+
+@pytest.mark.parametrize("task", ["weave", " ".join(f"word{number}" for number in range(200))])
+def test_the_number_of_neighbours_is_that_of_the_search(task: str) -> None:
+    engine = Engine()
+    context = make_context(object(), index=engine)
+    vector = np.array([1.0, 0.0], dtype=np.float32)
+    query = TaskQuery(context.services.library.latest, understand(task), vector)
+    retrieve(context, query)
+    limits = {one.limit for one in engine.searches if isinstance(one, VectorSearch)}
+    assert {find_engine_ranks(context, query, "lib:a").meaning_limit} == limits

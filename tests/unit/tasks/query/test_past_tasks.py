@@ -295,7 +295,7 @@ def test_a_failed_read_takes_nothing_away_for_good() -> None:
 
 
 @given(STEPS)
-@hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_held_is_that_of_a_fresh_reader(
     monkeypatch: pytest.MonkeyPatch, steps: list[tuple[Any, ...]]
 ) -> None:

@@ -250,9 +250,7 @@ def test_two_needed_skills_that_conflict_in_this_task_do_not_go_together() -> No
     context, _ = make_query(answer_with(["e", "b"], conflicts=[("e", "b")]))
     choice = choose(context, select_skills(context, make_ranking()))
     assert [one.skill_id for one in choice.chosen] == ["e"]
-    assert {left.skill_id: left.reason for left in choice.left_out}[
-        "b"
-    ] == "conflicts with e in this task"
+    assert _reasons(choice)["b"] == "conflicts with e in this task"
 
 
 def test_what_the_model_calls_needed_is_not_folded_into_an_alternative() -> None:
