@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -340,6 +340,30 @@ def test_skills_and_sources_are_removed_on_request(root: Path, services: Service
     assert services.graph.list_sources() == []
     job = services.run(SourceRemoved(source_id="team"))
     assert (job.state, "sources list" in job.reason) == ("failed", True)
+
+
+def test_a_source_is_removed_though_an_ingest_publishes_a_skill_of_it_meanwhile(
+    root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root / "a" / "SKILL.md")
+    services.run(everything(root))
+    remove = services.graph.remove
+
+    def remove_and_publish(keys: Sequence[RevisionKey]) -> list[str]:
+        monkeypatch.undo()
+        removed = remove(keys)
+        key = RevisionKey("team:a", services.graph.allocate_sequence(1)[0])
+        services.graph.publish([Publication(key, "team", "a", "hash", "x", "")])
+        return removed
+
+    monkeypatch.setattr(services.graph, "remove", remove_and_publish)
+    removal = new_event(SourceRemoved(source_id="team"), "skillbus/test")
+    services.accept(removal)
+    with pytest.raises(TransientError, match="still has 1 skills"):
+        services.plan()
+    services.plan()
+    assert services.journal.get_job(removal.id).state == "done"
+    assert (services.graph.list_sources(), services.states()) == ([], {"a": "removed"})
 
 
 def test_a_cursor_moves_only_behind_the_requests(
