@@ -19,7 +19,7 @@ from tenacity import (
 )
 
 from config import tracing
-from config.errors import PermanentError, SkillbusError, StaleError, TransientError
+from config.errors import SkillbusError, StaleError, TransientError
 from tasks.ingest.event_outcome import fail_events
 from tasks.ingest.pipeline import INGEST_PIPELINE
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id, repeated_work_letter_id
@@ -40,6 +40,7 @@ from tasks.policies import (
     ROLL_UP,
     Deadline,
     DeadlineExceededError,
+    PoisonTaskError,
     TaskPolicy,
 )
 from tasks.query.query_task import fail_query, run_query
@@ -71,10 +72,6 @@ _REPEATED = (EMBED_SKILLS, EMBED_SECTIONS, REFINE, LINK, MAINTAIN, ROLL_UP)
 
 _FINISH_TIMEOUT_SECONDS = 120.0
 _FINISH_RETRY_SECONDS = 0.5
-
-
-class PoisonTaskError(PermanentError):
-    """The task's worker died or hung each time that it ran."""
 
 
 def run_task(

@@ -18,8 +18,7 @@ from skills.events import SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tasks.history.keep import withdraw
-from tasks.ingest.held.pinned import read_pinned
-from tasks.ingest.held.reviewed import keep_reviewed
+from tasks.ingest.held.reviewed import find_held_back, find_staying
 from tasks.ingest.next_tasks import send_ingest, send_link
 from tasks.policies import Deadline
 from tasks.services import Services
@@ -173,9 +172,8 @@ def _diff_paths(
         total.sizes |= found.sizes
         total.refused |= found.refused
         total.unreadable += found.unreadable
-        for below in {scope, start}:
-            entries = services.graph.get_entries_under(source.source_id, below)
-            known.update(entry.path for entry in entries if entry.state is not SkillState.REMOVED)
+        entries = services.graph.get_entries_under(source.source_id, start)
+        known.update(entry.path for entry in entries if entry.state is not SkillState.REMOVED)
     for path in sorted(total.signatures.keys() - known):
         # The files of a new skill no longer belong to the skill above it.
         outer = reader.find_owning_skill(str(PurePosixPath(path).parent)) if path else None
@@ -213,13 +211,15 @@ def _drop_unchanged(
     deadline: Deadline,
 ) -> list[str]:
     """Return the paths without skills that ingest would not change: published with the same
-    content, or failed for the same reason as before."""
+    content and none held back, or failed for the same reason as before."""
     ids = {make_skill_id(source_id, path): path for path in paths}
+    held_back = find_held_back(services, list(ids))
     settled = {
         entry.skill_id: entry
         for entry in services.graph.get_entries(list(ids))
         if entry.state in (SkillState.PUBLISHED, SkillState.FAILED)
         and entry.requested_seq <= entry.seq
+        and entry.skill_id not in held_back
     }
     wanted = []
     for skill_id, path in ids.items():
@@ -252,13 +252,9 @@ def _record_refused(services: Services, source_id: str, found: SourceScan, seq: 
     if not refused:
         return
     entries = services.graph.get_entries(list(refused))
-    pinned = read_pinned(services, entries)
-    staying = {
-        entry.skill_id
-        for entry in entries
-        if entry.state is SkillState.PUBLISHED
-        and (entry.skill_id in pinned or keep_reviewed(services, entry) is not None)
-    }
+    staying = find_staying(
+        services, [entry for entry in entries if entry.state is SkillState.PUBLISHED]
+    )
     failures = [
         (RevisionKey(skill_id, seq), source_id, path, found.refused[path])
         for skill_id, path in refused.items()

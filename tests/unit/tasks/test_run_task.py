@@ -16,8 +16,8 @@ from tasks import run_task as module
 from tasks.coordination.local import LocalCoordinator
 from tasks.journal.sqlite import SqliteJournal
 from tasks.metrics_recorder import NullMetrics
-from tasks.policies import INGEST, LINK, PLAN, REFINE, DeadlineExceededError
-from tasks.run_task import PoisonTaskError, handle_failure, run_task
+from tasks.policies import INGEST, LINK, PLAN, REFINE, DeadlineExceededError, PoisonTaskError
+from tasks.run_task import handle_failure, run_task
 
 
 class Metrics(NullMetrics):
