@@ -23,7 +23,7 @@ from tasks.ingest.next_tasks import send_ingest, send_link
 from tasks.policies import Deadline
 from tasks.services import Services
 from tasks.sources.directory import DirectoryReader, resolve_root, to_parse_limits
-from tasks.sources.folder_rules import no_skill_found
+from tasks.sources.folder_rules import check_relative_path, no_skill_found
 from tasks.sources.protocol import SourceReader, SourceScan
 
 log = structlog.get_logger()
@@ -106,7 +106,8 @@ def sync_source(
     trace_id = str(get_contextvars().get("trace_id", ""))
     services.coordinator.record_ingest_request(seq, trace_id, since)
     _record_refused(services, source.source_id, found, scan_seq)
-    removed = _remove_missing(services, source.source_id, gone, scan_seq)
+    keys = [RevisionKey(make_skill_id(source.source_id, path), scan_seq) for path in gone]
+    removed = len(withdraw(services, keys))
     wanted = _drop_unchanged(services, source.source_id, reader, changed, deadline)
     # Requested before the file signatures are stored: a crash in between only repeats the work.
     for chunk in _batch_paths(wanted, found):
@@ -161,7 +162,7 @@ def _diff_paths(
     known: set[str] = set()
     scanned: set[str] = set()
     # Sorted, so that a folder is scanned before, and instead of, the folders in it.
-    for scope in sorted({_scope(reader, path) for path in paths}):
+    for scope in sorted({_scope(source, path) for path in paths}):
         owner = reader.find_owning_skill(scope)
         start = scope if owner is None else owner
         if not scanned.isdisjoint(_self_and_parents(start)):
@@ -182,12 +183,12 @@ def _diff_paths(
     return list(total.signatures), [path for path in known if _is_gone(path, total)], total
 
 
-def _scope(reader: SourceReader, path: str) -> str:
+def _scope(source: Source, path: str) -> str:
     """Return a changed path in normal form; for a SKILL.md, the path of its folder.
 
     Raises UsageError for a path that leads out of the source.
     """
-    reader.check_relative_path(path)
+    check_relative_path(path, source.root)
     parts = PurePosixPath(path).parts
     return "/".join(parts[:-1] if parts and parts[-1] == "SKILL.md" else parts)
 
@@ -262,11 +263,6 @@ def _record_refused(services: Services, source_id: str, found: SourceScan, seq: 
     ]
     if failures:
         services.graph.record_failures(failures)
-
-
-def _remove_missing(services: Services, source_id: str, paths: Iterable[str], seq: int) -> int:
-    keys = [RevisionKey(make_skill_id(source_id, path), seq) for path in paths]
-    return len(withdraw(services, keys)) if keys else 0
 
 
 def _batch_paths(paths: Sequence[str], found: SourceScan) -> Iterable[list[str]]:

@@ -328,9 +328,9 @@ def _sync_fetched(
         if same and not paths:
             signatures = services.graph.get_file_signatures(source.source_id)
             paths = _list_failed(services, source.source_id, signatures)
-        if same and not paths:
-            services.graph.save_source(replace(source, last_success=now))
-            return {"found": len(signatures), "changed": 0, "removed": 0, "commit": commit}
+            if not paths:
+                services.graph.save_source(replace(source, last_success=now))
+                return {"found": len(signatures), "changed": 0, "removed": 0, "commit": commit}
         outcome: dict[str, object] = {}
         with open_git_reader(source, services.settings) as reader:
             if known is None and not reader.scan("").signatures:
