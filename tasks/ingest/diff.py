@@ -96,11 +96,13 @@ def sync_source(
     graph = services.graph
     # Allocated before the scan: a skill that appears later has a higher seq, and is not removed.
     scan_seq = graph.allocate_sequence(1)[0]
-    if paths:
+    changed, gone, found = (
+        _diff_paths(graph, source, reader, paths) if paths else _diff_source(graph, source, reader)
+    )
+    # A folder in which no skill was ever found does not become a source.
+    is_source = bool(found.signatures or found.refused) or source.source_id in get_source_ids(graph)
+    if is_source:
         graph.save_source(source)
-        changed, gone, found = _diff_paths(services, source, reader, paths)
-    else:
-        changed, gone, found = _diff_source(graph, source, reader)
     deadline.check("plan")
     seq = graph.allocate_sequence(1)[0]
     trace_id = str(get_contextvars().get("trace_id", ""))
@@ -118,7 +120,7 @@ def sync_source(
     graph.update_file_signatures(
         source.source_id, {path: found.signatures[path] for path in changed}, gone
     )
-    if source.source_id in get_source_ids(graph):
+    if is_source:
         graph.save_source(replace(source, last_success=time.time()))
     for chunk in _batch_paths(wanted, found):
         send_ingest(services, [make_skill_id(source.source_id, path) for path in chunk])
@@ -138,9 +140,6 @@ def _diff_source(
     """Scan a whole source; return the paths of skills that changed since the last scan or failed,
     the paths of skills that are gone, and the scan."""
     found = reader.scan("")
-    # A folder in which no skill was ever found does not become a source.
-    if found.signatures or found.refused or source.source_id in get_source_ids(graph):
-        graph.save_source(source)
     signatures = graph.get_file_signatures(source.source_id)
     entries = graph.get_entries_under(source.source_id, "")
     known = {entry.path for entry in entries if entry.state is not SkillState.REMOVED}
@@ -155,7 +154,7 @@ def _diff_source(
 
 
 def _diff_paths(
-    services: Services, source: Source, reader: SourceReader, paths: Sequence[str]
+    graph: Catalog, source: Source, reader: SourceReader, paths: Sequence[str]
 ) -> tuple[list[str], list[str], SourceScan]:
     """Do as `_diff_source`, for the skills that own any of the changed paths or lie below them."""
     total = SourceScan()
@@ -173,7 +172,7 @@ def _diff_paths(
         total.sizes |= found.sizes
         total.refused |= found.refused
         total.unreadable += found.unreadable
-        entries = services.graph.get_entries_under(source.source_id, start)
+        entries = graph.get_entries_under(source.source_id, start)
         known.update(entry.path for entry in entries if entry.state is not SkillState.REMOVED)
     for path in sorted(total.signatures.keys() - known):
         # The files of a new skill no longer belong to the skill above it.
@@ -214,19 +213,22 @@ def _drop_unchanged(
     """Return the paths without skills that ingest would not change: published with the same
     content and none held back, or failed for the same reason as before."""
     ids = {make_skill_id(source_id, path): path for path in paths}
-    held_back = find_held_back(services, list(ids))
     settled = {
         entry.skill_id: entry
         for entry in services.graph.get_entries(list(ids))
         if entry.state in (SkillState.PUBLISHED, SkillState.FAILED)
         and entry.requested_seq <= entry.seq
-        and entry.skill_id not in held_back
     }
+    held_back = find_held_back(services, list(settled))
     wanted = []
     for skill_id, path in ids.items():
         deadline.check("plan")
         entry = settled.get(skill_id)
-        if entry is None or not _is_unchanged(reader, entry, services.settings.limits):
+        if (
+            entry is None
+            or skill_id in held_back
+            or not _is_unchanged(reader, entry, services.settings.limits)
+        ):
             wanted.append(path)
     return wanted
 

@@ -102,14 +102,15 @@ def find_staying(services: Services, entries: Sequence[CatalogEntry]) -> dict[st
 
 def find_held_back(services: Services, skill_ids: Sequence[str]) -> set[str]:
     """Return those of these skills that are pinned, or of which an update waits for review."""
-    pinned = services.history.get_pins(skill_ids) if services.history else {}
-    reviews = services.review_store.get(skill_ids).by_skill if services.review_store else {}
-    waiting = {
-        skill_id
-        for skill_id, records in reviews.items()
-        if any(one.kind is ReviewKind.WAITING for one in records)
-    }
-    return waiting | pinned.keys()
+    found = set(services.history.get_pins(skill_ids)) if services.history else set()
+    policy, store = services.settings.policy, services.review_store
+    reviewed = [skill_id for skill_id in skill_ids if is_reviewed_source(policy, skill_id)]
+    if store is not None and reviewed:
+        records = store.get(reviewed).by_skill.values()
+        found |= {
+            one.skill_id for some in records for one in some if one.kind is ReviewKind.WAITING
+        }
+    return found
 
 
 def request_decided(services: Services) -> int:

@@ -262,6 +262,15 @@ def test_a_new_skill_in_the_folder_of_another_takes_its_files_away(
     assert services.ingested() == []
 
 
+@pytest.mark.parametrize("paths", [(), ("a", "b/SKILL.md")])
+def test_a_folder_without_skills_becomes_no_source(
+    root: Path, services: Services, paths: tuple[str, ...]
+) -> None:
+    job = services.run(everything(root, *paths))
+    assert (job.state, job.outcome["found"]) == ("done", 0)
+    assert services.graph.list_sources() == []
+
+
 def test_a_path_that_went_takes_its_skills_along(root: Path, services: Services) -> None:
     for name in ("a", "deep/b", "deep/c"):
         put(root / name / "SKILL.md")
