@@ -92,11 +92,17 @@ def find_staying(services: Services, entries: Sequence[CatalogEntry]) -> dict[st
     if not entries:
         return {}
     staying, store = read_pinned(services, entries), services.review_store
-    for entry in entries:
-        waits = is_reviewed_source(services.settings.policy, entry.skill_id)
-        if store is not None and waits and entry.skill_id not in staying:
-            kept = _find_kept(services, entry, store.get([entry.skill_id]))
-            staying |= {} if kept is None else {entry.skill_id: kept}
+    reviewed = [
+        entry
+        for entry in entries
+        if is_reviewed_source(services.settings.policy, entry.skill_id)
+        and entry.skill_id not in staying
+    ]
+    if store is not None and reviewed:
+        reviews = store.get([entry.skill_id for entry in reviewed])
+        for entry in reviewed:
+            if (kept := _find_kept(services, entry, reviews)) is not None:
+                staying[entry.skill_id] = kept
     return staying
 
 
