@@ -50,17 +50,14 @@ from tasks.task import TaskDefinition
 
 log = structlog.get_logger()
 
-_QUERY_TASK = TaskDefinition(QUERY, run_query, "query id (one)", on_failure=fail_query)
-
-_RECORD_OUTCOMES_TASK = TaskDefinition(
-    RECORD_OUTCOMES, record_outcomes, "event ids", sends=(LINK,), on_failure=fail_events
-)
-
-_ROLL_UP_TASK = TaskDefinition(ROLL_UP, roll_up, "none: all days that changed")
-
 TASK_DEFINITIONS = {
     task.policy.name: task
-    for task in (*INGEST_PIPELINE, _RECORD_OUTCOMES_TASK, _ROLL_UP_TASK, _QUERY_TASK)
+    for task in (
+        *INGEST_PIPELINE,
+        TaskDefinition(RECORD_OUTCOMES, record_outcomes, on_failure=fail_events),
+        TaskDefinition(ROLL_UP, roll_up),
+        TaskDefinition(QUERY, run_query, on_failure=fail_query),
+    )
 }
 
 _UNRECORDED = (PLAN, FETCH, QUERY, MAINTAIN, ROLL_UP)
@@ -148,8 +145,8 @@ def _run_with_retries(
 
     def before_attempt(state: RetryCallState) -> None:
         attempts.count = state.attempt_number
-        if state.attempt_number > 1 and definition.before_retry is not None:
-            definition.before_retry(services)
+        if state.attempt_number > 1 and definition.counts_itself:
+            services.coordinator.add_pending(policy.name, 1)
 
     def before_sleep(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
