@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.errors import TransientError, UsageError
+from config.errors import TransientError
 from config.settings import LimitSettings, Settings
 from graph.records import Publication, SkillState, Source
 from skills.events import (
@@ -133,11 +133,6 @@ def test_a_preview_tells_kinds_apart_and_writes_nothing(
         "refused": ["team:link"],
     }
     assert (services.graph.get_entries(), services.graph.get_file_signatures("team")) == before
-
-
-def test_a_preview_of_a_root_that_is_not_there_is_an_error(root: Path) -> None:
-    with pytest.raises(UsageError, match="does not exist"):
-        preview_sync(None, everything(root / "absent"), LIMITS)
 
 
 # -- events
