@@ -85,13 +85,13 @@ def sync_source(
     reader: SourceReader,
     paths: Sequence[str] = (),
     *,
-    since: float | None = None,
+    since: float,
 ) -> dict[str, object]:
     """Update the catalog from a source: request ingest of what changed, remove what is gone.
 
     reader: shows the source as it is now. paths: limits the update to skills at, above or below
-    these paths; empty: all. since: when the change was first known, in seconds since the epoch
-    [default: now]. Returns the number of skills `found`, `changed` (sent to ingest) and `removed`.
+    these paths; empty: all. since: when the change was first known, in seconds since the epoch.
+    Returns the number of skills `found`, `changed` (sent to ingest) and `removed`.
     """
     graph = services.graph
     # Allocated before the scan: a skill that appears later has a higher seq, and is not removed.

@@ -75,7 +75,7 @@ class OneSkill:
     def sync(self) -> None:
         [source] = self.services.graph.list_sources()
         with open_reader(source, self.services.settings) as reader:
-            sync_source(self.services, Deadline(60), source, reader)
+            sync_source(self.services, Deadline(60), source, reader, since=1.0)
 
     def run_ingest(self) -> None:
         """Carry out the open request, if there is one."""
