@@ -216,8 +216,7 @@ def _drop_unchanged(
     settled = {
         entry.skill_id: entry
         for entry in services.graph.get_entries(list(ids))
-        if entry.state in (SkillState.PUBLISHED, SkillState.FAILED)
-        and entry.requested_seq <= entry.seq
+        if entry.state in (SkillState.PUBLISHED, SkillState.FAILED) and not entry.awaits_ingest
     }
     held_back = find_held_back(services, list(settled))
     wanted = []

@@ -69,7 +69,7 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
     unavailable: list[TransientError] = []
     entries: list[CatalogEntry] = []
     try:
-        entries = [entry for entry in services.graph.get_entries(skill_ids) if needs_ingest(entry)]
+        entries = [entry for entry in services.graph.get_entries(skill_ids) if entry.awaits_ingest]
         with time_stage(services.metrics, INGEST.name, "read"):
             skills = _read(services, entries, deadline, unavailable) if entries else []
         published = _publish(services, skills, deadline) if skills else []
@@ -94,11 +94,6 @@ def _send_next_tasks(services: Services, published: Sequence[_Published], others
     if services.sends_refine and services.settings.language_model.offline_stages:
         skill_ids = [key.skill_id for key, _ in published]
         send_refine(services.coordinator, services.send_task, skill_ids)
-
-
-def needs_ingest(entry: CatalogEntry) -> bool:
-    """Return whether ingest of an entry was requested and has not been done since."""
-    return entry.requested_seq > entry.seq
 
 
 def _read(
@@ -316,7 +311,7 @@ def split_ingest_batch(services: Services, skill_ids: Sequence[str], error: Base
             send_ingest(services, [skill_id])
     elif isinstance(error, PoisonTaskError):
         entries = services.graph.get_entries(skill_ids)
-        _record_failed(services, [entry for entry in entries if needs_ingest(entry)], error)
+        _record_failed(services, [entry for entry in entries if entry.awaits_ingest], error)
         send_after_ingest(services, [], services.coordinator.count_pending(INGEST.name))
 
 

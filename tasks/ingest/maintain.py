@@ -21,7 +21,6 @@ from skills.scanner import SCANNER_VERSION, rescan
 from tasks.history.keep import keep_orphans
 from tasks.ingest.diff import get_source_ids
 from tasks.ingest.held.reviewed import request_decided
-from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded
 from tasks.ingest.poll import poll_sources
 from tasks.journal.protocol import trace_of
@@ -98,7 +97,7 @@ def _prune_removed(services: Services) -> int:
     if services.history is not None:
         removed, after = EntryFilter(state=SkillState.REMOVED), ""
         while entries := services.graph.list_entries(removed, after, _PRUNED_BATCH):
-            due = [one for one in entries if one.updated < before and not needs_ingest(one)]
+            due = [one for one in entries if one.updated < before and not one.awaits_ingest]
             services.history.forget([one.skill_id for one in due])
             after = entries[-1].skill_id
     return len(services.graph.prune_removed(time.time() - before))
@@ -224,7 +223,7 @@ def request_completions(services: Services) -> int:
     graph = services.graph
     # Before the entries are read: a skill that is removed meanwhile does not come back.
     seq = graph.allocate_sequence(1)[0]
-    entries = [entry for entry in graph.get_entries() if entry.seq and not needs_ingest(entry)]
+    entries = [entry for entry in graph.get_entries() if entry.seq and not entry.awaits_ingest]
     lacking: set[RevisionKey] = set()
     for batch in batches(entries, _COMPLETION_BATCH):
         services.coordinator.yield_to_queries()
@@ -348,7 +347,7 @@ def delete_orphans(services: Services, orphans: Sequence[RevisionKey]) -> int:
     settled = {
         entry.skill_id: entry.seq
         for entry in entries
-        if not needs_ingest(entry) and entry.updated <= before
+        if not entry.awaits_ingest and entry.updated <= before
     }
     due = [key for key in orphans if settled.get(key.skill_id, key.seq) != key.seq]
     if due:

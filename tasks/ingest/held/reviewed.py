@@ -143,8 +143,7 @@ def request_decided(services: Services) -> int:
     wanted = []
     for entry in services.graph.get_entries(sorted(newest.keys() - pinned.keys())):
         record = newest[entry.skill_id]
-        is_open = entry.requested_seq > entry.seq
-        if is_open or entry.state not in (SkillState.PUBLISHED, SkillState.HELD):
+        if entry.awaits_ingest or entry.state not in (SkillState.PUBLISHED, SkillState.HELD):
             continue
         is_past = record.seq <= entry.seq
         if not is_reviewed_source(policy, entry.skill_id):
