@@ -5,7 +5,7 @@ Searches find published skills by words; `embed_skills` adds their vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,7 +110,6 @@ def _read(
     read = read_folders(services, entries, deadline)
     unavailable += read.unavailable
     staying: dict[str, KeptRevision] = read_pinned(services, entries)
-    returned = find_returned(services, read.folders)
     hold_pinned(services, read.folders, staying)
     reviewed = hold_for_review(services, read.folders, staying)
     staying |= reviewed.kept | find_staying(services, [entry for _, entry in read.failures])
@@ -125,7 +124,9 @@ def _read(
     for place in (*read.folders, *read.failures):
         if (kept := staying.get(place[1].skill_id)) is not None:
             folders[place] = SkillFolder(b"", (), kept.content_hash)  # is not parsed again
-    unchanged = _find_unchanged(services, folders, returned)
+    unchanged = _find_unchanged(services, folders)
+    for key in find_returned(services, read.folders, unchanged):
+        del unchanged[key]
     changed = {place: folder for place, folder in folders.items() if place[0] not in unchanged}
     skills = []
     with span("ingest prepare", {"skillbus.skills": len(changed)}):
@@ -179,19 +180,16 @@ def _prepare(
 
 
 def _find_unchanged(
-    services: Services, folders: Mapping[PendingSkill, SkillFolder], returned: Set[str]
+    services: Services, folders: Mapping[PendingSkill, SkillFolder]
 ) -> dict[RevisionKey, str]:
     """Return the skills whose published revision would not change: key -> content hash.
 
-    The document of such a revision is complete and has the stored completions. returned: skills
-    that are published anew in any case.
+    The document of such a revision is complete and has the stored completions.
     """
     same = {
         RevisionKey(entry.skill_id, entry.seq): (key, folder.content_hash)
         for (key, entry), folder in folders.items()
-        if entry.seq
-        and folder.content_hash == entry.content_hash
-        and entry.skill_id not in returned
+        if entry.seq and folder.content_hash == entry.content_hash
     }
     stored = services.index.complete_keys(list(same))
     published = {key: content_hash for key, (_, content_hash) in same.items() if key in stored}
@@ -325,8 +323,11 @@ def _record_failed(
 ) -> None:
     """Record that skills failed unexpectedly; those that stay at a revision stay published.
 
-    Closes the requests that the entries show, and no later ones.
+    Closes the requests that the entries show, and no later ones. In a process that stops they stay
+    open: its stores close while tasks still run.
     """
+    if services.stopping.is_set():
+        return
     reason = f"ingest failed unexpectedly: {type(error).__name__}: {error}"
     staying = find_staying(services, [entry for entry in entries if entry.seq])
     keys = {entry: RevisionKey(entry.skill_id, entry.requested_seq) for entry in entries}

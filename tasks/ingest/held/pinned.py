@@ -7,7 +7,7 @@ a pin that was set during an ingest of its skill takes effect.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from graph.records import CatalogEntry
@@ -43,15 +43,19 @@ def rescan_kept(one: KeptRevision) -> KeptRevision:
     return replace(one, parsed=rescan(one.parsed))
 
 
-def find_returned(services: Services, folders: Mapping[PendingSkill, SkillFolder]) -> set[str]:
-    """Return the skills whose source has the published content again, after newer content that was
-    held back. They are published anew, so that the newer content counts as superseded."""
-    found = set()
-    for (_, entry), folder in folders.items():
-        if entry.seq and folder.content_hash == entry.content_hash:
+def find_returned(
+    services: Services,
+    folders: Mapping[PendingSkill, SkillFolder],
+    unchanged: Collection[RevisionKey],
+) -> list[RevisionKey]:
+    """Return the unchanged skills whose source has the published content again, after newer content
+    that was held back. They are published anew, so that the newer content counts as superseded."""
+    found = []
+    for (key, entry), folder in folders.items():
+        if key in unchanged and folder.content_hash == entry.content_hash:
             newest = _find_newest(services, entry.skill_id)
             if newest is not None and newest.key.seq > entry.seq:
-                found.add(entry.skill_id)
+                found.append(key)
     return found
 
 

@@ -49,6 +49,15 @@ def test_a_skill_that_fails_alone_is_recorded_as_failed() -> None:
         assert library.published_text() == "Text number 2."
 
 
+def test_a_skill_stays_published_if_its_process_stops_meanwhile() -> None:
+    with open_skill() as library:
+        library.edit(1)
+        library.ingest(1)
+        fail_ingest(library, library.services.stopping.set)
+        assert library.published_text() == "Text number 1."
+        assert len(library.services.graph.list_awaiting_ingest(10)) == 1
+
+
 def test_a_skill_that_ends_its_workers_is_recorded_as_failed() -> None:
     with open_skill() as library:
         library.edit(1)
