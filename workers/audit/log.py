@@ -21,8 +21,8 @@ from typing import BinaryIO, Literal
 import structlog
 
 from config.errors import MisconfiguredError, PermanentError
-from config.fsync import fsync_folder
 from config.settings import Settings
+from search.fsync import fsync_folder
 
 log = structlog.get_logger()
 

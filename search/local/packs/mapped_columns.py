@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from config.fsync import fsync_folder
+from search.fsync import fsync_folder
 
 Array = npt.NDArray[Any]
 

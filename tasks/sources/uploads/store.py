@@ -23,8 +23,8 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from config.errors import PermanentError, TransientError, transient_disk_errors
-from config.fsync import fsync_folder
 from config.settings import Settings
+from search.fsync import fsync_folder
 from tasks.sources.protocol import SkillFolder, SkillGoneError
 from tasks.sources.uploads.package import read_manifest, read_package, read_package_file
 

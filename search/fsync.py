@@ -1,4 +1,4 @@
-"""Sync of folders to disk."""
+"""Sync of folders to disk: of the index, uploads and the audit log."""
 
 from __future__ import annotations
 
