@@ -75,7 +75,7 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
         published = _publish(services, skills, deadline) if skills else []
     except Exception as error:
         if len(skill_ids) == 1 and not _may_pass(error):
-            _record_failed(services, entries, error)
+            _record_unexpected_failure(services, entries, error)
         raise
     finally:
         _send_next_tasks(services, published, services.coordinator.add_pending(INGEST.name, -1))
@@ -309,7 +309,9 @@ def split_ingest_batch(services: Services, skill_ids: Sequence[str], error: Base
             send_ingest(services, [skill_id])
     elif isinstance(error, PoisonTaskError):
         entries = services.graph.get_entries(skill_ids)
-        _record_failed(services, [entry for entry in entries if entry.awaits_ingest], error)
+        _record_unexpected_failure(
+            services, [entry for entry in entries if entry.awaits_ingest], error
+        )
         send_after_ingest(services, [], services.coordinator.count_pending(INGEST.name))
 
 
@@ -318,7 +320,7 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError)
 
 
-def _record_failed(
+def _record_unexpected_failure(
     services: Services, entries: Sequence[CatalogEntry], error: BaseException
 ) -> None:
     """Record that skills failed unexpectedly; those that stay at a revision stay published.
