@@ -85,8 +85,8 @@ class CatalogEntry:
     change for which ingest was requested. has_vectors: whether its skill vectors are stored.
     embedded: whether its sections have vectors. scanner_version: scanner that computed
     safety_level. judgements: of language models about the published content, one per model; they
-    are not part of safety_level. has_scripts: None if unknown. A published entry whose
-    requested_seq is above its seq waits for ingest and stays readable at seq.
+    are not part of safety_level. has_scripts: None if unknown. A published entry that
+    awaits ingest stays readable at seq.
     """
 
     skill_id: str
@@ -110,6 +110,11 @@ class CatalogEntry:
     scanner_version: int = 0
     judgements: tuple[Judgement, ...] = ()
     has_scripts: bool | None = None
+
+    @property
+    def awaits_ingest(self) -> bool:
+        """Whether ingest was requested and has not been done since."""
+        return self.requested_seq > self.seq
 
 
 def complete_counts(

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from config.backoff import Backoff
-from config.errors import TransientError
+from config.errors import PermanentError, TransientError
 
 INGEST_QUEUE = "skillbus.ingest"
 EMBED_SKILLS_QUEUE = "skillbus.embed_skills"
@@ -122,6 +122,10 @@ def resolve_task_name(name: str) -> str:
 
 class DeadlineExceededError(TransientError):
     """The task ran longer than its policy allows."""
+
+
+class PoisonTaskError(PermanentError):
+    """The task's worker died or hung each time that it ran."""
 
 
 class Deadline:

@@ -19,7 +19,7 @@ from tenacity import (
 )
 
 from config import tracing
-from config.errors import PermanentError, SkillbusError, StaleError, TransientError
+from config.errors import SkillbusError, TransientError
 from tasks.ingest.event_outcome import fail_events
 from tasks.ingest.pipeline import INGEST_PIPELINE
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id, repeated_work_letter_id
@@ -40,6 +40,7 @@ from tasks.policies import (
     ROLL_UP,
     Deadline,
     DeadlineExceededError,
+    PoisonTaskError,
     TaskPolicy,
 )
 from tasks.query.query_task import fail_query, run_query
@@ -49,17 +50,14 @@ from tasks.task import TaskDefinition
 
 log = structlog.get_logger()
 
-_QUERY_TASK = TaskDefinition(QUERY, run_query, "query id (one)", on_failure=fail_query)
-
-_RECORD_OUTCOMES_TASK = TaskDefinition(
-    RECORD_OUTCOMES, record_outcomes, "event ids", sends=(LINK,), on_failure=fail_events
-)
-
-_ROLL_UP_TASK = TaskDefinition(ROLL_UP, roll_up, "none: all days that changed")
-
 TASK_DEFINITIONS = {
     task.policy.name: task
-    for task in (*INGEST_PIPELINE, _RECORD_OUTCOMES_TASK, _ROLL_UP_TASK, _QUERY_TASK)
+    for task in (
+        *INGEST_PIPELINE,
+        TaskDefinition(RECORD_OUTCOMES, record_outcomes, on_failure=fail_events),
+        TaskDefinition(ROLL_UP, roll_up),
+        TaskDefinition(QUERY, run_query, on_failure=fail_query),
+    )
 }
 
 _UNRECORDED = (PLAN, FETCH, QUERY, MAINTAIN, ROLL_UP)
@@ -73,14 +71,10 @@ _FINISH_TIMEOUT_SECONDS = 120.0
 _FINISH_RETRY_SECONDS = 0.5
 
 
-class PoisonTaskError(PermanentError):
-    """The task's worker died or hung each time that it ran."""
-
-
 def run_task(
     services: Services, policy: TaskPolicy, task_id: str, ids: Sequence[str]
 ) -> dict[str, object]:
-    """Run a task with its retries; returns its result, `{"stale": reason}` after a StaleError.
+    """Run a task with its retries; returns its result.
 
     Raises the last error of the task, PoisonTaskError if the task was started too often before.
     """
@@ -94,7 +88,7 @@ def run_task(
                 f"started {starts - 1} times, and its worker died or hung each time"
             )
         result = _run_with_retries(services, policy, ids, attempts)
-        outcome = "stale" if "stale" in result else "done"
+        outcome = "done"
         seconds = round(time.perf_counter() - started, 4)
         log.info("task done", seconds=seconds, **_summarize_result(result))
         return result
@@ -151,8 +145,8 @@ def _run_with_retries(
 
     def before_attempt(state: RetryCallState) -> None:
         attempts.count = state.attempt_number
-        if state.attempt_number > 1 and definition.before_retry is not None:
-            definition.before_retry(services)
+        if state.attempt_number > 1 and definition.counts_itself:
+            services.coordinator.add_pending(policy.name, 1)
 
     def before_sleep(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
@@ -171,11 +165,7 @@ def _run_with_retries(
         before_sleep=before_sleep,
         reraise=True,
     )
-    try:
-        return retrying(lambda: definition.run(services, Deadline(policy.time_limit), ids))
-    except StaleError as error:
-        attempts.error = error
-        return {"stale": str(error)}
+    return retrying(lambda: definition.run(services, Deadline(policy.time_limit), ids))
 
 
 def _sleep_until_stopping(services: Services) -> Callable[[float], None]:

@@ -18,16 +18,13 @@ FailureHandler = Callable[[Services, Sequence[str], BaseException], None]
 
 @dataclass(frozen=True, slots=True)
 class TaskDefinition:
-    """A task: its policy, its function, and its place in the flow.
+    """A task: its policy, its function, and its handler of failures.
 
-    ids: what the ids in its messages are. sends: the tasks that it sends. before_retry: called
-    before every retry, for a task that counts itself as ended whenever its function returns or
-    raises.
+    counts_itself: its function counts it as ended, whenever it returns or raises; so it is counted
+    as pending again before a retry.
     """
 
     policy: TaskPolicy
     run: TaskFunction
-    ids: str
-    sends: tuple[TaskPolicy, ...] = ()
     on_failure: FailureHandler | None = None
-    before_retry: Callable[[Services], int] | None = None
+    counts_itself: bool = False

@@ -19,8 +19,9 @@ _WIDE_MARKS = (
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _WIDE_PROBE = 4096
 _WIDE_SHARE = 0.3
-"""First bytes that are searched for NUL, and the share of NUL in every second byte from which a
-file is UTF-16."""
+"""First bytes that are searched for ASCII characters next to a NUL, and the share of these from
+which a file is UTF-16."""
+_ASCII = frozenset({*b"\t\n\r", *range(0x20, 0x7F)})
 
 _BINARY_SHARE = 0.05
 """Share of control characters from which a file is binary."""
@@ -111,16 +112,15 @@ def _decode(content: bytes, warnings: list[ParseWarning]) -> str:
 
 
 def _unmarked_utf16(content: bytes) -> str:
-    """Return `utf-16-le` or `utf-16-be` if every second byte is mostly NUL, else ""."""
+    """Return `utf-16-le` or `utf-16-be` if many pairs of bytes are an ASCII character, else ""."""
     probe = content[:_WIDE_PROBE]
     if len(probe) < 4 or b"\0" not in probe:
         return ""
-    even, odd = probe[::2].count(0), probe[1::2].count(0)
-    half = len(probe) / 2
-    if odd > _WIDE_SHARE * half and even < odd / 8:
-        return "utf-16-le"
-    if even > _WIDE_SHARE * half and odd < even / 8:
-        return "utf-16-be"
+    even, odd = probe[::2], probe[1::2]
+    for encoding, low, high in (("utf-16-le", even, odd), ("utf-16-be", odd, even)):
+        characters = sum(not one and other in _ASCII for one, other in zip(high, low, strict=False))
+        if characters > _WIDE_SHARE * len(probe) / 2 and low.count(0) < characters / 8:
+            return encoding
     return ""
 
 

@@ -136,10 +136,10 @@ class LocalCoordinator(Coordinator):
         return []
 
     @override
-    def record_ingest_request(self, seq: int, trace_id: str, since: float | None = None) -> None:
+    def record_ingest_request(self, seq: int, trace_id: str, since: float) -> None:
         """Keep the latest `_MAX_REQUESTS` requests."""
         with self._lock:
-            self._requests[seq] = IngestRequest(trace_id, since or time.time(), *current_context())
+            self._requests[seq] = IngestRequest(trace_id, since, *current_context())
             while len(self._requests) > _MAX_REQUESTS:
                 del self._requests[next(iter(self._requests))]
 

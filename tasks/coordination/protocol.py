@@ -118,10 +118,10 @@ class Coordinator(Protocol):
         """
         ...
 
-    def record_ingest_request(self, seq: int, trace_id: str, since: float | None = None) -> None:
+    def record_ingest_request(self, seq: int, trace_id: str, since: float) -> None:
         """Store for a while that the change with sequence number `seq` waits for ingest.
 
-        since: when its event was accepted, in seconds since the epoch [default: now].
+        since: when its event was accepted, in seconds since the epoch.
         """
         ...
 

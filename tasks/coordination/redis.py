@@ -166,12 +166,12 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         return bool(self.task_error) or bool(self._find_stalled())
 
     @override
-    def record_ingest_request(self, seq: int, trace_id: str, since: float | None = None) -> None:
+    def record_ingest_request(self, seq: int, trace_id: str, since: float) -> None:
         """Store the request for a day."""
         context = current_context()
         # Without a trace in the form that earlier versions read.
         traced = tuple(context) if context.traceparent else ()
-        note = json.dumps([trace_id, since or time.time(), *traced])
+        note = json.dumps([trace_id, since, *traced])
         with self._connected() as client:
             client.set(f"{_REQUEST}{seq}", note, ex=_REQUEST_SECONDS)
 

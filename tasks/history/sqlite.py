@@ -147,14 +147,9 @@ class SqliteRevisionHistory(RevisionHistory):
         if not skill_ids:
             return 0
         with self._file.transaction(durable=True) as connection:
-            connection.execute(
-                "DELETE FROM pins WHERE skill_id IN (SELECT value FROM json_each(?))",
-                (json.dumps(list(skill_ids)),),
-            )
-            return connection.execute(
-                "DELETE FROM revisions WHERE skill_id IN (SELECT value FROM json_each(?))",
-                (json.dumps(list(skill_ids)),),
-            ).rowcount
+            rows = [(one,) for one in set(skill_ids)]
+            connection.executemany("DELETE FROM pins WHERE skill_id = ?", rows)
+            return connection.executemany("DELETE FROM revisions WHERE skill_id = ?", rows).rowcount
 
     @override
     def overwrite_deleted(self) -> None:

@@ -21,7 +21,7 @@ from tasks.journal.protocol import Job, JobStore, trace_of
 from tasks.policies import Deadline
 from tasks.services import Services
 
-_MAX_EVENTS = 2_000
+MAX_EVENTS = 2_000
 _QUIET_SECONDS = 0.15
 _MAX_WAIT_SECONDS = 4.0
 
@@ -93,7 +93,7 @@ def _read_new_jobs(
     unreadable: dict[str, str],
 ) -> dict[str, Job]:
     """Return the open jobs that are not in `seen`; adds unreadable jobs to `unreadable`."""
-    ids = dict.fromkeys((*job_store.list_open_jobs("event", _MAX_EVENTS), *event_ids))
+    ids = dict.fromkeys((*job_store.list_open_jobs("event", MAX_EVENTS), *event_ids))
     found = {}
     for one in ids:
         if one in seen:

@@ -18,13 +18,12 @@ from skills.events import SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tasks.history.keep import withdraw
-from tasks.ingest.held.pinned import read_pinned
-from tasks.ingest.held.reviewed import keep_reviewed
+from tasks.ingest.held.reviewed import find_held_back, find_staying
 from tasks.ingest.next_tasks import send_ingest, send_link
 from tasks.policies import Deadline
 from tasks.services import Services
 from tasks.sources.directory import DirectoryReader, resolve_root, to_parse_limits
-from tasks.sources.folder_rules import no_skill_found
+from tasks.sources.folder_rules import check_relative_path, no_skill_found
 from tasks.sources.protocol import SourceReader, SourceScan
 
 log = structlog.get_logger()
@@ -86,28 +85,31 @@ def sync_source(
     reader: SourceReader,
     paths: Sequence[str] = (),
     *,
-    since: float | None = None,
+    since: float,
 ) -> dict[str, object]:
     """Update the catalog from a source: request ingest of what changed, remove what is gone.
 
     reader: shows the source as it is now. paths: limits the update to skills at, above or below
-    these paths; empty: all. since: when the change was first known, in seconds since the epoch
-    [default: now]. Returns the number of skills `found`, `changed` (sent to ingest) and `removed`.
+    these paths; empty: all. since: when the change was first known, in seconds since the epoch.
+    Returns the number of skills `found`, `changed` (sent to ingest) and `removed`.
     """
     graph = services.graph
     # Allocated before the scan: a skill that appears later has a higher seq, and is not removed.
     scan_seq = graph.allocate_sequence(1)[0]
-    if paths:
+    changed, gone, found = (
+        _diff_paths(graph, source, reader, paths) if paths else _diff_source(graph, source, reader)
+    )
+    # A folder in which no skill was ever found does not become a source.
+    is_source = bool(found.signatures or found.refused) or source.source_id in get_source_ids(graph)
+    if is_source:
         graph.save_source(source)
-        changed, gone, found = _diff_paths(services, source, reader, paths)
-    else:
-        changed, gone, found = _diff_source(graph, source, reader)
     deadline.check("plan")
     seq = graph.allocate_sequence(1)[0]
     trace_id = str(get_contextvars().get("trace_id", ""))
     services.coordinator.record_ingest_request(seq, trace_id, since)
     _record_refused(services, source.source_id, found, scan_seq)
-    removed = _remove_missing(services, source.source_id, gone, scan_seq)
+    keys = [RevisionKey(make_skill_id(source.source_id, path), scan_seq) for path in gone]
+    removed = len(withdraw(services, keys))
     wanted = _drop_unchanged(services, source.source_id, reader, changed, deadline)
     # Requested before the file signatures are stored: a crash in between only repeats the work.
     for chunk in _batch_paths(wanted, found):
@@ -118,7 +120,7 @@ def sync_source(
     graph.update_file_signatures(
         source.source_id, {path: found.signatures[path] for path in changed}, gone
     )
-    if source.source_id in get_source_ids(graph):
+    if is_source:
         graph.save_source(replace(source, last_success=time.time()))
     for chunk in _batch_paths(wanted, found):
         send_ingest(services, [make_skill_id(source.source_id, path) for path in chunk])
@@ -138,9 +140,6 @@ def _diff_source(
     """Scan a whole source; return the paths of skills that changed since the last scan or failed,
     the paths of skills that are gone, and the scan."""
     found = reader.scan("")
-    # A folder in which no skill was ever found does not become a source.
-    if found.signatures or found.refused or source.source_id in get_source_ids(graph):
-        graph.save_source(source)
     signatures = graph.get_file_signatures(source.source_id)
     entries = graph.get_entries_under(source.source_id, "")
     known = {entry.path for entry in entries if entry.state is not SkillState.REMOVED}
@@ -155,14 +154,14 @@ def _diff_source(
 
 
 def _diff_paths(
-    services: Services, source: Source, reader: SourceReader, paths: Sequence[str]
+    graph: Catalog, source: Source, reader: SourceReader, paths: Sequence[str]
 ) -> tuple[list[str], list[str], SourceScan]:
     """Do as `_diff_source`, for the skills that own any of the changed paths or lie below them."""
     total = SourceScan()
     known: set[str] = set()
     scanned: set[str] = set()
     # Sorted, so that a folder is scanned before, and instead of, the folders in it.
-    for scope in sorted({_scope(reader, path) for path in paths}):
+    for scope in sorted({_scope(source, path) for path in paths}):
         owner = reader.find_owning_skill(scope)
         start = scope if owner is None else owner
         if not scanned.isdisjoint(_self_and_parents(start)):
@@ -173,9 +172,8 @@ def _diff_paths(
         total.sizes |= found.sizes
         total.refused |= found.refused
         total.unreadable += found.unreadable
-        for below in {scope, start}:
-            entries = services.graph.get_entries_under(source.source_id, below)
-            known.update(entry.path for entry in entries if entry.state is not SkillState.REMOVED)
+        entries = graph.get_entries_under(source.source_id, start)
+        known.update(entry.path for entry in entries if entry.state is not SkillState.REMOVED)
     for path in sorted(total.signatures.keys() - known):
         # The files of a new skill no longer belong to the skill above it.
         outer = reader.find_owning_skill(str(PurePosixPath(path).parent)) if path else None
@@ -184,12 +182,12 @@ def _diff_paths(
     return list(total.signatures), [path for path in known if _is_gone(path, total)], total
 
 
-def _scope(reader: SourceReader, path: str) -> str:
+def _scope(source: Source, path: str) -> str:
     """Return a changed path in normal form; for a SKILL.md, the path of its folder.
 
     Raises UsageError for a path that leads out of the source.
     """
-    reader.check_relative_path(path)
+    check_relative_path(path, source.root)
     parts = PurePosixPath(path).parts
     return "/".join(parts[:-1] if parts and parts[-1] == "SKILL.md" else parts)
 
@@ -213,19 +211,23 @@ def _drop_unchanged(
     deadline: Deadline,
 ) -> list[str]:
     """Return the paths without skills that ingest would not change: published with the same
-    content, or failed for the same reason as before."""
+    content and none held back, or failed for the same reason as before."""
     ids = {make_skill_id(source_id, path): path for path in paths}
     settled = {
         entry.skill_id: entry
         for entry in services.graph.get_entries(list(ids))
-        if entry.state in (SkillState.PUBLISHED, SkillState.FAILED)
-        and entry.requested_seq <= entry.seq
+        if entry.state in (SkillState.PUBLISHED, SkillState.FAILED) and not entry.awaits_ingest
     }
+    held_back = find_held_back(services, list(settled))
     wanted = []
     for skill_id, path in ids.items():
         deadline.check("plan")
         entry = settled.get(skill_id)
-        if entry is None or not _is_unchanged(reader, entry, services.settings.limits):
+        if (
+            entry is None
+            or skill_id in held_back
+            or not _is_unchanged(reader, entry, services.settings.limits)
+        ):
             wanted.append(path)
     return wanted
 
@@ -252,13 +254,9 @@ def _record_refused(services: Services, source_id: str, found: SourceScan, seq: 
     if not refused:
         return
     entries = services.graph.get_entries(list(refused))
-    pinned = read_pinned(services, entries)
-    staying = {
-        entry.skill_id
-        for entry in entries
-        if entry.state is SkillState.PUBLISHED
-        and (entry.skill_id in pinned or keep_reviewed(services, entry) is not None)
-    }
+    staying = find_staying(
+        services, [entry for entry in entries if entry.state is SkillState.PUBLISHED]
+    )
     failures = [
         (RevisionKey(skill_id, seq), source_id, path, found.refused[path])
         for skill_id, path in refused.items()
@@ -266,11 +264,6 @@ def _record_refused(services: Services, source_id: str, found: SourceScan, seq: 
     ]
     if failures:
         services.graph.record_failures(failures)
-
-
-def _remove_missing(services: Services, source_id: str, paths: Iterable[str], seq: int) -> int:
-    keys = [RevisionKey(make_skill_id(source_id, path), seq) for path in paths]
-    return len(withdraw(services, keys)) if keys else 0
 
 
 def _batch_paths(paths: Sequence[str], found: SourceScan) -> Iterable[list[str]]:

@@ -44,6 +44,6 @@ def embed_skills(
             services.graph.mark_vectors_stored(done)
     finally:
         left = services.coordinator.add_pending(EMBED_SKILLS.name, -1)
-    if not left and not services.coordinator.count_pending(INGEST.name):
+    if done and not left and not services.coordinator.count_pending(INGEST.name):
         send_unembedded(services)
     return {"embedded": len(done)}

@@ -28,7 +28,7 @@ from skills.events import (
     SourceRemoved,
     get_source_id,
 )
-from tasks.ingest.coalesce import EventBatch, collect_batches
+from tasks.ingest.coalesce import MAX_EVENTS, EventBatch, collect_batches
 from tasks.ingest.diff import sync_source
 from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
 from tasks.ingest.next_tasks import needs_fetch, send_fetch, send_plan
@@ -51,7 +51,6 @@ log = structlog.get_logger()
 _INTERRUPTED = "the last fetch was interrupted before the library was synced"
 _LOCK_POLL_SECONDS = 0.02
 _POLL_SECONDS = 0.25
-_MAX_EVENTS = 2_000
 _MAX_FAILED = 1_000
 _RETRY_PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Pauses between fetches from a host that does not serve the commit of its webhook yet."""
@@ -77,7 +76,7 @@ def fetch(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> d
 
 
 def _has_unseen_events(services: Services, seen: set[str]) -> bool:
-    return not seen.issuperset(services.journal.list_open_jobs("event", _MAX_EVENTS))
+    return not seen.issuperset(services.journal.list_open_jobs("event", MAX_EVENTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +327,9 @@ def _sync_fetched(
         if same and not paths:
             signatures = services.graph.get_file_signatures(source.source_id)
             paths = _list_failed(services, source.source_id, signatures)
-        if same and not paths:
-            services.graph.save_source(replace(source, last_success=now))
-            return {"found": len(signatures), "changed": 0, "removed": 0, "commit": commit}
+            if not paths:
+                services.graph.save_source(replace(source, last_success=now))
+                return {"found": len(signatures), "changed": 0, "removed": 0, "commit": commit}
         outcome: dict[str, object] = {}
         with open_git_reader(source, services.settings) as reader:
             if known is None and not reader.scan("").signatures:

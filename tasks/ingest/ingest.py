@@ -20,32 +20,23 @@ from skills import licences
 from skills.record import ParsedSkill, RevisionKey
 from skills.review import collect_rule_ids
 from tasks.history.keep import keep_superseded
-from tasks.ingest.held.pinned import hold_back, read_pinned
-from tasks.ingest.held.reviewed import HELD_REASON, hold_for_review, keep_reviewed
-from tasks.ingest.next_tasks import (
-    send_after_ingest,
-    send_ingest,
-    send_refine,
-)
+from tasks.ingest.held.pinned import find_returned, hold_pinned, read_pinned
+from tasks.ingest.held.reviewed import HELD_REASON, find_staying, hold_for_review
+from tasks.ingest.next_tasks import send_after_ingest, send_ingest, send_refine
 from tasks.ingest.preparation.prepare import (
     PreparationRequest,
-    PreparationSettings,
     PreparedSkill,
     UnreadableSkill,
+    make_preparation_settings,
     prepare_parsed,
 )
-from tasks.ingest.read_folders import Failure, PendingSkill, read_folders, withdraw_gone
+from tasks.ingest.read_folders import PendingSkill, read_folders, withdraw_gone
 from tasks.metrics_recorder import time_stage
-from tasks.policies import INGEST, Deadline, DeadlineExceededError
+from tasks.policies import INGEST, Deadline, DeadlineExceededError, PoisonTaskError
 from tasks.record_work import record_searchable
 from tasks.refine.completion.completions import find_outdated, read_completions
 from tasks.services import Services
-from tasks.sources.directory import to_parse_limits
 from tasks.sources.protocol import SkillFolder
-
-_Staying = Mapping[str, KeptRevision]
-"""Revisions at which skills stay, by skill_id: of pinned skills, and of skills whose updates wait
-for review."""
 
 _Published = tuple[RevisionKey, bool]
 """A published revision, with True if its skill vectors are stored."""
@@ -70,16 +61,22 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
 
     Skills without an open request are skipped. Each other skill takes a new seq before its content
     is read, so that of two runs the run with the higher seq has read the newer content. A skill
-    that cannot be read becomes a failed entry, and does not affect the others. Raises
-    TransientError for skills that may be readable later, once the others are published.
+    that cannot be read becomes a failed entry, and does not affect the others; so does a skill
+    that fails unexpectedly, if it is the only one. Raises TransientError for skills that may be
+    readable later, once the others are published.
     """
     published: list[_Published] = []
     unavailable: list[TransientError] = []
+    entries: list[CatalogEntry] = []
     try:
-        entries = [entry for entry in services.graph.get_entries(skill_ids) if needs_ingest(entry)]
+        entries = [entry for entry in services.graph.get_entries(skill_ids) if entry.awaits_ingest]
         with time_stage(services.metrics, INGEST.name, "read"):
             skills = _read(services, entries, deadline, unavailable) if entries else []
         published = _publish(services, skills, deadline) if skills else []
+    except Exception as error:
+        if len(skill_ids) == 1 and not _may_pass(error):
+            _record_unexpected_failure(services, entries, error)
+        raise
     finally:
         _send_next_tasks(services, published, services.coordinator.add_pending(INGEST.name, -1))
     if unavailable:
@@ -99,11 +96,6 @@ def _send_next_tasks(services: Services, published: Sequence[_Published], others
         send_refine(services.coordinator, services.send_task, skill_ids)
 
 
-def needs_ingest(entry: CatalogEntry) -> bool:
-    """Return whether ingest of an entry was requested and has not been done since."""
-    return entry.requested_seq > entry.seq
-
-
 def _read(
     services: Services,
     entries: Sequence[CatalogEntry],
@@ -117,91 +109,55 @@ def _read(
     graph = services.graph
     read = read_folders(services, entries, deadline)
     unavailable += read.unavailable
-    folders, failures = read.folders, read.failures
-    staying: _Staying = read_pinned(services, entries)
-    folders = _replace_held(services, folders, staying)
-    staying, held, unreadable = _hold_unreviewed(services, folders, staying)
-    by_id = {entry.skill_id: entry for entry in entries}
-    for key, *_ in failures:
-        kept = staying.get(key.skill_id) or keep_reviewed(services, by_id[key.skill_id])
-        if kept is not None:
-            staying = {**staying, key.skill_id: kept}
-            folders[key, by_id[key.skill_id]] = _stand_in(kept)
-    failures = [one for one in failures if one[0].skill_id not in staying] + unreadable
+    staying: dict[str, KeptRevision] = read_pinned(services, entries)
+    hold_pinned(services, read.folders, staying)
+    reviewed = hold_for_review(services, read.folders, staying)
+    staying |= reviewed.kept | find_staying(services, [entry for _, entry in read.failures])
+    failures = reviewed.unreadable | {
+        place: reason for place, reason in read.failures.items() if place[1].skill_id not in staying
+    }
+    folders = {
+        place: folder
+        for place, folder in read.folders.items()
+        if place not in reviewed.new and place not in reviewed.unreadable
+    }
+    for place in (*read.folders, *read.failures):
+        if (kept := staying.get(place[1].skill_id)) is not None:
+            folders[place] = SkillFolder(b"", (), kept.content_hash)  # is not parsed again
     unchanged = _find_unchanged(services, folders)
+    for key in find_returned(services, read.folders, unchanged):
+        del unchanged[key]
     changed = {place: folder for place, folder in folders.items() if place[0] not in unchanged}
     skills = []
     with span("ingest prepare", {"skillbus.skills": len(changed)}):
         for (key, entry), outcome in _prepare(services, changed, staying, deadline):
             if isinstance(outcome, UnreadableSkill):
-                failures.append((key, entry.source_id, entry.path, outcome.reason))
+                failures[key, entry] = outcome.reason
             else:
                 content_hash = changed[key, entry].content_hash
                 skills.append(_SkillWork(key, entry, content_hash, outcome))
     withdraw_gone(services, read.gone)
-    if failures:
-        failed = {key.skill_id for key, *_ in failures}
-        keep_superseded(services, [entry for entry in entries if entry.skill_id in failed])
-        graph.record_failures(failures)
-    graph.record_held(held)
+    _record_failures(services, failures)
+    graph.record_held(_to_rows(dict.fromkeys(reviewed.new, HELD_REASON)))
     if unchanged:
         graph.mark_unchanged(list(unchanged), list(unchanged.values()))
     return skills
 
 
-def _replace_held(
-    services: Services, folders: Mapping[PendingSkill, SkillFolder], pinned: _Staying
-) -> dict[PendingSkill, SkillFolder]:
-    """Return the folders. A folder whose content differs from its skill's pin is held back and
-    replaced by an empty folder with the content hash of the pin."""
-    settings, replaced = _preparation_settings(services), {}
-    for (key, entry), folder in folders.items():
-        replaced[key, entry] = folder
-        kept = pinned.get(entry.skill_id)
-        if kept is not None and kept.content_hash != folder.content_hash:
-            hold_back(services, (key, entry), folder, settings, kept)
-            replaced[key, entry] = _stand_in(kept)
-    return replaced
+def _record_failures(services: Services, failures: Mapping[PendingSkill, str]) -> None:
+    if failures:
+        keep_superseded(services, [entry for _, entry in failures])
+        services.graph.record_failures(_to_rows(failures))
 
 
-def _hold_unreviewed(
-    services: Services, folders: dict[PendingSkill, SkillFolder], pinned: _Staying
-) -> tuple[_Staying, list[Failure], list[Failure]]:
-    """Hold back content that waits for review: replace its folders, or remove those of new skills.
-
-    Returns the skills that stay at a revision, the pinned ones included, the new skills that are
-    held, and the new skills that cannot be read.
-    """
-    found = hold_for_review(services, folders, pinned, _preparation_settings(services))
-    for place in folders:
-        if (kept := found.kept.get(place[1].skill_id)) is not None:
-            folders[place] = _stand_in(kept)
-    reasons = dict.fromkeys(found.new, HELD_REASON) | found.unreadable
-    rows = {
-        place: (place[0], place[1].source_id, place[1].path, reason)
-        for place, reason in reasons.items()
-    }
-    for place in rows:
-        del folders[place]
-    held = [rows[place] for place in found.new]
-    return {**pinned, **found.kept}, held, [rows[place] for place in found.unreadable]
-
-
-def _stand_in(pinned: KeptRevision) -> SkillFolder:
-    """Return a folder with the content hash of a pinned revision, which is not parsed again."""
-    return SkillFolder(b"", (), pinned.content_hash)
-
-
-def _preparation_settings(services: Services) -> PreparationSettings:
-    limits = to_parse_limits(services.settings.limits)
-    chosen = services.settings
-    return PreparationSettings(limits, chosen.roles.weights, chosen.policy.indicators)
+def _to_rows(reasons: Mapping[PendingSkill, str]) -> list[tuple[RevisionKey, str, str, str]]:
+    return [(key, entry.source_id, entry.path, reason) for (key, entry), reason in reasons.items()]
 
 
 def _prepare(
     services: Services,
     folders: Mapping[PendingSkill, SkillFolder],
-    staying: _Staying,
+    staying: Mapping[str, KeptRevision],
     deadline: Deadline,
 ) -> Iterator[tuple[PendingSkill, PreparedSkill | UnreadableSkill]]:
     """Yield the outcome of each folder; for a skill that stays at a revision, that revision."""
@@ -211,7 +167,9 @@ def _prepare(
         PreparationRequest(entry.path, folder, completions.get(folder.content_hash, ()))
         for (_, entry), folder in read.items()
     ]
-    outcomes = services.preparer.prepare(requests, _preparation_settings(services), deadline)
+    outcomes = services.preparer.prepare(
+        requests, make_preparation_settings(services.settings), deadline
+    )
     for place, outcome in zip(read, outcomes, strict=True):
         services.coordinator.yield_to_queries()
         yield place, outcome
@@ -344,26 +302,38 @@ def _build_publication(work: _SkillWork, has_vectors: bool) -> Publication:
 def split_ingest_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
     """Handle the failure of a batch: send each of its skills alone.
 
-    A skill that fails alone is recorded as failed with the error, so that it does not hold up
-    others; unless another run has published or removed it since.
+    A single skill that ended its worker is recorded as failed; `ingest` records other failures.
     """
-    if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
-        # Their requests stay open in the catalog; the reconciler sends them again.
-        return
-    if len(skill_ids) > 1:
+    if len(skill_ids) > 1 and not _may_pass(error):
         for skill_id in skill_ids:
             send_ingest(services, [skill_id])
+    elif isinstance(error, PoisonTaskError):
+        entries = services.graph.get_entries(skill_ids)
+        _record_unexpected_failure(
+            services, [entry for entry in entries if entry.awaits_ingest], error
+        )
+        send_after_ingest(services, [], services.coordinator.count_pending(INGEST.name))
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Return whether the requests stay open, so that the reconciler sends them again."""
+    return isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError)
+
+
+def _record_unexpected_failure(
+    services: Services, entries: Sequence[CatalogEntry], error: BaseException
+) -> None:
+    """Record that skills failed unexpectedly; those that stay at a revision stay published.
+
+    Closes the requests that the entries show, and no later ones. In a process that stops they stay
+    open: its stores close while tasks still run.
+    """
+    if services.stopping.is_set():
         return
-    entries = [entry for entry in services.graph.get_entries(skill_ids) if needs_ingest(entry)]
-    services.graph.record_failures(
-        [
-            (
-                RevisionKey(entry.skill_id, entry.requested_seq),
-                entry.source_id,
-                entry.path,
-                f"ingest failed unexpectedly: {type(error).__name__}: {error}",
-            )
-            for entry in entries
-        ]
+    reason = f"ingest failed unexpectedly: {type(error).__name__}: {error}"
+    staying = find_staying(services, [entry for entry in entries if entry.seq])
+    keys = {entry: RevisionKey(entry.skill_id, entry.requested_seq) for entry in entries}
+    services.graph.mark_unchanged([keys[one] for one in entries if one.skill_id in staying])
+    _record_failures(
+        services, {(keys[one], one): reason for one in entries if one.skill_id not in staying}
     )
-    send_after_ingest(services, [], services.coordinator.count_pending(INGEST.name))

@@ -11,15 +11,16 @@ from structlog.contextvars import bound_contextvars
 
 from config import tracing
 from config.errors import PermanentError
-from graph.records import CatalogEntry, RevisionScan
+from graph.entry_filter import EntryFilter
+from graph.records import CatalogEntry, RevisionScan, SkillState
 from skills.batches import batches
 from skills.events import get_trace_context
 from skills.record import ParsedSkill, RevisionKey
 from skills.review import collect_rule_ids
 from skills.scanner import SCANNER_VERSION, rescan
 from tasks.history.keep import keep_orphans
+from tasks.ingest.diff import get_source_ids
 from tasks.ingest.held.reviewed import request_decided
-from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded
 from tasks.ingest.poll import poll_sources
 from tasks.journal.protocol import trace_of
@@ -38,6 +39,7 @@ log = structlog.get_logger()
 _BATCH_SKILLS = 16
 _MAX_AWAITING_INGEST = 20_000
 _MAX_RESCANNED = 1_000
+_PRUNED_BATCH = 1_000
 _MAX_RECOMPLETED = 1_000
 _COMPLETION_BATCH = 500
 _SECONDS_PER_DAY = 86_400
@@ -82,12 +84,23 @@ def _sweep(services: Services, deadline: Deadline) -> dict[str, object]:
     report["reviewed"] = request_decided(services)
     report["recompleted"] = request_completions(services)
     report["deleted_uploads"] = delete_expired_uploads(services)
-    retention_seconds = services.settings.workers.journal_days * _SECONDS_PER_DAY
-    pruned = services.graph.prune_removed(retention_seconds)
-    if services.history is not None:
-        services.history.forget(pruned)
-    report["deleted_entries"] = len(pruned)
+    report["deleted_entries"] = _prune_removed(services)
     return report
+
+
+def _prune_removed(services: Services) -> int:
+    """Delete the entries of skills that were removed long ago; returns how many.
+
+    Their history is deleted first, since only the entries name it after a crash.
+    """
+    before = time.time() - services.settings.workers.journal_days * _SECONDS_PER_DAY
+    if services.history is not None:
+        removed, after = EntryFilter(state=SkillState.REMOVED), ""
+        while entries := services.graph.list_entries(removed, after, _PRUNED_BATCH):
+            due = [one for one in entries if one.updated < before and not one.awaits_ingest]
+            services.history.forget([one.skill_id for one in due])
+            after = entries[-1].skill_id
+    return len(services.graph.prune_removed(time.time() - before))
 
 
 def _delete_ended_jobs(services: Services) -> dict[str, object]:
@@ -114,9 +127,9 @@ def rescan_outdated(services: Services) -> int:
     graph = services.graph
     keys = graph.list_scanned_before(SCANNER_VERSION, _MAX_RESCANNED)
     scans: dict[RevisionKey, RevisionScan] = {}
-    for start in range(0, len(keys), _BATCH_SKILLS):
+    for batch in batches(keys, _BATCH_SKILLS):
         services.coordinator.yield_to_queries()
-        found = services.index.get_revisions(keys[start : start + _BATCH_SKILLS])
+        found = services.index.get_revisions(batch)
         scans |= {key: _scan(one.parsed) for key, one in found.items()}
     if scans:
         graph.save_scans(scans, SCANNER_VERSION)
@@ -152,7 +165,8 @@ def repair_catalog(services: Services) -> None:
 
 def compare_stores(services: Services) -> tuple[list[RevisionKey], list[str]]:
     """Return orphans, which are revisions in the index that the catalog does not point to, and the
-    skills whose published revision is missing from the index.
+    skills whose published revision is missing from the index, or whose source is gone: an ingest
+    may have published them while the source was removed.
 
     While ingest tasks run, orphans include only superseded revisions and revisions of removed
     skills: others may be half written.
@@ -174,15 +188,20 @@ def compare_stores(services: Services) -> tuple[list[RevisionKey], list[str]]:
     if not quiet:
         return orphans, []
     found = set(stored)
+    sources = get_source_ids(services.graph)
     published = [RevisionKey(skill_id, seq) for skill_id, seq in pointers.items() if seq]
-    missing = [key.skill_id for key in published if key not in found]
+    missing = [
+        key.skill_id
+        for key in published
+        if key not in found or key.skill_id.partition(":")[0] not in sources
+    ]
     return orphans, missing
 
 
 def request_reingest(services: Services, skill_ids: Sequence[str]) -> int:
-    """Request ingest of skills whose revisions are missing from the index; returns how many."""
+    """Request ingest of skills that `compare_stores` misses; returns how many."""
     if skill_ids:
-        log.warning("revisions missing from the index are ingested again", skills=len(skill_ids))
+        log.warning("skills without revision or source are ingested again", skills=len(skill_ids))
         graph = services.graph
         # Before the entries are read: a skill that is removed meanwhile does not come back.
         seq = graph.allocate_sequence(1)[0]
@@ -204,7 +223,7 @@ def request_completions(services: Services) -> int:
     graph = services.graph
     # Before the entries are read: a skill that is removed meanwhile does not come back.
     seq = graph.allocate_sequence(1)[0]
-    entries = [entry for entry in graph.get_entries() if entry.seq and not needs_ingest(entry)]
+    entries = [entry for entry in graph.get_entries() if entry.seq and not entry.awaits_ingest]
     lacking: set[RevisionKey] = set()
     for batch in batches(entries, _COMPLETION_BATCH):
         services.coordinator.yield_to_queries()
@@ -304,8 +323,7 @@ def _resend_ingest(services: Services, waiting: Sequence[CatalogEntry]) -> None:
     requests = services.coordinator.get_ingest_requests(
         sorted({entry.requested_seq for entry in waiting})
     )
-    for start in range(0, len(waiting), _BATCH_SKILLS):
-        batch = waiting[start : start + _BATCH_SKILLS]
+    for batch in batches(waiting, _BATCH_SKILLS):
         ids = [entry.skill_id for entry in batch]
         found = [one for entry in batch if (one := requests.get(entry.requested_seq)) is not None]
         known = list(dict.fromkeys(one.trace_id for one in found))
@@ -329,7 +347,7 @@ def delete_orphans(services: Services, orphans: Sequence[RevisionKey]) -> int:
     settled = {
         entry.skill_id: entry.seq
         for entry in entries
-        if not needs_ingest(entry) and entry.updated <= before
+        if not entry.awaits_ingest and entry.updated <= before
     }
     due = [key for key in orphans if settled.get(key.skill_id, key.seq) != key.seq]
     if due:

@@ -38,65 +38,29 @@ from tasks.policies import (
     LINK,
     MAINTAIN,
     PLAN,
-    QUERY,
     REFINE,
 )
 from tasks.refine.refine import refine, split_refine_batch
 from tasks.task import TaskDefinition
 
 INGEST_PIPELINE = (
-    TaskDefinition(
-        PLAN,
-        plan,
-        ids="event ids",
-        sends=(PLAN, FETCH, INGEST, LINK),
-        on_failure=fail_events,
-    ),
-    TaskDefinition(
-        FETCH,
-        fetch,
-        ids="event ids",
-        sends=(PLAN, FETCH, INGEST, LINK),
-        on_failure=fail_events,
-    ),
-    TaskDefinition(
-        INGEST,
-        ingest,
-        ids="skill ids",
-        sends=(INGEST, EMBED_SKILLS, EMBED_SECTIONS, REFINE, LINK),
-        on_failure=split_ingest_batch,
-        before_retry=lambda services: services.coordinator.add_pending(INGEST.name, 1),
-    ),
+    TaskDefinition(PLAN, plan, on_failure=fail_events),
+    TaskDefinition(FETCH, fetch, on_failure=fail_events),
+    TaskDefinition(INGEST, ingest, on_failure=split_ingest_batch, counts_itself=True),
     TaskDefinition(
         EMBED_SKILLS,
         embed_skills,
-        ids="skill ids",
-        sends=(EMBED_SKILLS, EMBED_SECTIONS),
         on_failure=partial(split_embed_batch, task=EMBED_SKILLS),
-        before_retry=lambda services: services.coordinator.add_pending(EMBED_SKILLS.name, 1),
+        counts_itself=True,
     ),
     TaskDefinition(
         EMBED_SECTIONS,
         embed_sections,
-        ids="skill ids",
-        sends=(EMBED_SKILLS, EMBED_SECTIONS),
         on_failure=partial(split_embed_batch, task=EMBED_SECTIONS),
-        before_retry=lambda services: services.coordinator.add_pending(EMBED_SECTIONS.name, 1),
+        counts_itself=True,
     ),
-    TaskDefinition(
-        REFINE,
-        refine,
-        ids="skill ids",
-        sends=(REFINE,),
-        on_failure=split_refine_batch,
-        before_retry=lambda services: services.coordinator.add_pending(REFINE.name, 1),
-    ),
-    TaskDefinition(LINK, link, ids="none: all skills that are marked for linking", sends=(LINK,)),
-    TaskDefinition(
-        MAINTAIN,
-        maintain,
-        ids="none",
-        sends=(PLAN, FETCH, INGEST, EMBED_SKILLS, EMBED_SECTIONS, REFINE, LINK, QUERY),
-    ),
+    TaskDefinition(REFINE, refine, on_failure=split_refine_batch, counts_itself=True),
+    TaskDefinition(LINK, link),
+    TaskDefinition(MAINTAIN, maintain),
 )
-"""Tasks in the order in which they work on a change. A task that sends itself splits its work."""
+"""Tasks in the order in which they work on a change."""

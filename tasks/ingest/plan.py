@@ -105,10 +105,8 @@ def _process_in_order(
     errors: dict[str, TransientError] = {}
     waiting: defaultdict[str, list[EventBatch]] = defaultdict(list)
     for batch in batches:
-        source_id, is_removal = (
-            get_source_id(batch.content),
-            isinstance(batch.content, SourceRemoved),
-        )
+        source_id = get_source_id(batch.content)
+        is_removal = isinstance(batch.content, SourceRemoved)
         if source_id in errors and not is_removal:
             waiting[source_id].append(batch)
             continue
@@ -243,7 +241,10 @@ def _remove_source(services: Services, source_id: str) -> dict[str, object]:
     seq = services.graph.allocate_sequence(1)[0]
     removed = withdraw(services, [RevisionKey(entry.skill_id, seq) for entry in entries])
     delete_uploaded_skills(services, [entry.skill_id for entry in entries])
-    services.graph.delete_source(source_id)
+    try:
+        services.graph.delete_source(source_id)
+    except UsageError as error:  # an ingest has published a skill since
+        raise TransientError(str(error)) from None
     delete_mirror(source_id, services.settings)
     send_link(services)
     return {"removed": len(removed)}

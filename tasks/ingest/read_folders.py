@@ -18,20 +18,18 @@ from tasks.sources.readers import ReaderPool
 PendingSkill = tuple[RevisionKey, CatalogEntry]
 """A skill with the key of its next revision."""
 
-Failure = tuple[RevisionKey, str, str, str]
-"""Key, source id and path of a skill that cannot be read, with the reason."""
-
 
 @dataclass(slots=True)
 class ReadFolders:
     """Folders of a batch as read, and the skills without one.
 
-    unavailable: errors of skills that may be readable later; their requests stay open.
+    failures: why skills cannot be read. unavailable: errors of skills that may be readable later;
+    their requests stay open.
     """
 
     folders: dict[PendingSkill, SkillFolder] = field(default_factory=dict)
     gone: list[PendingSkill] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    failures: dict[PendingSkill, str] = field(default_factory=dict)
     unavailable: list[TransientError] = field(default_factory=list)
 
 
@@ -53,7 +51,7 @@ def read_folders(
             except SkillGoneError:
                 found.gone.append((key, entry))
             except PermanentError as error:
-                found.failures.append((key, entry.source_id, entry.path, str(error)))
+                found.failures[key, entry] = str(error)
             except TransientError as error:
                 found.unavailable.append(error)
     return found

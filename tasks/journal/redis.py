@@ -1,6 +1,6 @@
 """The journal of the distributed deployment, in Redis: jobs, outbox and dead letters.
 
-Each job is a hash; sorted sets by time list the open, ended and failed jobs and the outbox. Writes
+Each job is a hash; sorted sets by time list the open and ended jobs and the outbox. Writes
 that belong together are one Lua script, which Redis runs atomically. All times are of the clock of
 Redis, so that the clocks of producers and workers need not agree. If that clock is set back, open
 jobs keep their order.
@@ -37,9 +37,6 @@ from tasks.journal.redis_work_records import RedisWorkRecords
 _JOB = PREFIX + "job:"
 _OPEN = PREFIX + "open:"
 _ENDED = PREFIX + "ended:"
-_FORMER_FAILED = PREFIX + "failed"
-"""A list of failed jobs that earlier versions kept."""
-
 _OUTBOX = PREFIX + "outbox"
 _ASKED = PREFIX + "asked:"
 """Prefix of a sorted set per owner, of its newest queries by time. Deleted queries stay in it until
@@ -277,7 +274,6 @@ class RedisJournal(RedisWorkRecords, Journal):
         deleted = 0
         with self._connected() as client:
             seconds, micros = client.time()
-            client.delete(_FORMER_FAILED)
             before = f"({seconds + micros / 1e6 - age_seconds:.6f}"
             while ids := client.zrange(
                 _ENDED + kind, "-inf", before, byscore=True, offset=0, num=_BATCH_SIZE

@@ -32,8 +32,6 @@ CREATE TABLE IF NOT EXISTS jobs (
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (kind, number) WHERE state = 'accepted';
 CREATE INDEX IF NOT EXISTS jobs_id ON jobs (id);
-DROP INDEX IF EXISTS jobs_failed;
-DROP TABLE IF EXISTS task_runs;
 CREATE TABLE IF NOT EXISTS runs (
     number INTEGER PRIMARY KEY,
     trace_id TEXT NOT NULL,

@@ -228,7 +228,3 @@ class DirectoryReader(SourceReader):
     def _is_skill(self, folder: str) -> bool:
         is_file = os.path.isfile(self._root / folder / SKILL_FILE)  # noqa: PTH113 - never raises
         return is_file and _is_entered(self._root, folder, self._limits, SourceScan())
-
-    @override
-    def check_relative_path(self, path: str) -> None:
-        check_relative_path(path, str(self._root))

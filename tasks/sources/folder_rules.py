@@ -43,7 +43,7 @@ def find_owner(path: str, is_skill: Callable[[str], bool]) -> str | None:
     return None
 
 
-def check_relative_path(path: str, source: str = "the source") -> None:
+def check_relative_path(path: str, source: str) -> None:
     """Raise UsageError unless `path` is relative and stays inside the source."""
     if path.startswith("/") or ".." in PurePosixPath(path).parts or "\0" in path:
         raise UsageError(f"path {path!r} leads out of {source}; paths are relative to the source")

@@ -83,7 +83,3 @@ class SourceReader(Protocol):
     def find_owning_skill(self, path: str) -> str | None:
         """Return the path of the nearest skill at or above `path`, None without one."""
         ...
-
-    def check_relative_path(self, path: str) -> None:
-        """Raise UsageError unless `path` is a clean relative path that stays inside the source."""
-        ...

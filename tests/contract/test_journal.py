@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-import sqlite3
-import subprocess
-import sys
-import textwrap
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -316,8 +314,9 @@ def test_deletion_leaves_open_jobs(journal: Journal) -> None:
         journal.get_job(done.id)
 
 
-def test_many_jobs_are_deleted(journal: Journal) -> None:
-    events = [changed() for _ in range(1_100)]
+def test_many_jobs_are_deleted(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.journal.redis._BATCH_SIZE", 5)
+    events = [changed() for _ in range(12)]
     for event in events:
         journal.add_job(event, "event")
         journal.finish_job(event.id)
@@ -392,17 +391,6 @@ def test_a_wait_of_no_time_for_a_reply_ends(journal: Journal) -> None:
     journal.wait_for_pending_reply(0)
 
 
-def test_the_outbox_survives_reopening(place: Place) -> None:
-    first = open_at(place)
-    event = to_reply()
-    first.add_job(event, "query")
-    first.finish_job(event.id)
-    first.close()
-    second = open_at(place)
-    assert second.list_pending_replies() == [event.id]
-    second.close()
-
-
 def test_an_unknown_id_is_an_error_of_the_caller(journal: Journal) -> None:
     with pytest.raises(NotFoundError, match="'absent'"):
         journal.get_job("absent")
@@ -446,47 +434,27 @@ def test_a_dead_letter_without_a_task_keeps_its_body(journal: Journal) -> None:
     assert journal.get_dead_letter(unreadable.id) == unreadable
 
 
-def test_jobs_and_dead_letters_survive_reopening(place: Place) -> None:
-    first = open_at(place)
-    event, dead_letter = changed(), letter()
-    first.add_job(event, "event")
-    first.add_dead_letter(dead_letter)
-    first.close()
-    second = open_at(place)
-    assert second.list_open_jobs("event") == [event.id]
-    assert second.list_dead_letters() == [dead_letter]
-    second.close()
-
-
-PROGRAM = """
-    import os, pickle, signal, sys
-    from skills.events import SourceChanged, new_event
-    from tests.contract.test_journal import open_at
-
-    journal = open_at(pickle.loads(bytes.fromhex(sys.argv[1])))
-    for number in range(20):
-        event = new_event(SourceChanged(source_id="team", root=f"/{number}"), "skillbus/test")
-        journal.add_job(event, "event")
-        os.write(1, f"{event.id}\\n".encode())
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_accepted_jobs_survive_a_kill(place: Place) -> None:
-    import pickle
-
-    argument = pickle.dumps(place).hex()
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM), argument],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert run.returncode == -9, run.stderr
+def _write_and_die(place: Place, accepted: list[Event], replied: Event) -> None:
     journal = open_at(place)
-    assert journal.list_open_jobs("event") == run.stdout.split()
-    journal.close()
+    for event in (*accepted, replied):
+        journal.add_job(event, "event")
+    journal.finish_job(replied.id)
+    journal.add_dead_letter(letter())
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_was_written_survives_a_kill(place: Place) -> None:
+    accepted, replied = [changed(f"/{number}") for number in range(20)], to_reply()
+    process = multiprocessing.get_context("fork").Process(
+        target=_write_and_die, args=(place, accepted, replied)
+    )
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    with closing(open_at(place)) as journal:
+        assert journal.list_open_jobs("event") == [event.id for event in accepted]
+        assert journal.list_pending_replies() == [replied.id]
+        assert journal.count_dead_letters() == 1
 
 
 def test_many_threads_add_each_job_once(journal: Journal) -> None:
@@ -581,10 +549,8 @@ def test_a_job_whose_answer_was_lost_is_new(redis_settings: ServerSettings) -> N
 def test_a_forgotten_skill_is_found_behind_many_open_jobs(redis_settings: ServerSettings) -> None:
     files = {"SKILL.md": "---\nname: x\ndescription: y\n---\nText."}
     brought = new_event(SkillUpserted(skill_id="team:x", files=files), "skillbus/test")
-    with closing(open_at(redis_settings)) as journal:
-        before = changed()
-        for number in range(10_000):
-            journal.add_job(before.model_copy(update={"id": f"{number}"}), "event")
+    with closing(open_at(redis_settings)) as journal, connect(redis_settings) as client:
+        client.zadd(f"{PREFIX}open:event", {f"{number}": number for number in range(10_000)})
         journal.add_job(brought, "event")
         assert journal.forget_skill("team:x") == 1
         assert journal.count_open_jobs("event") == 10_000
@@ -706,21 +672,3 @@ class TestWorkRecords:
         assert sum(one.events for one in minutes) == 3
         assert sum(one.searchable.get(-3, 0) for one in minutes) == 6
         assert journal.list_work_minutes(time.time() + 3_600) == []
-
-
-def test_what_earlier_versions_kept_of_failed_jobs_is_deleted(place: Place) -> None:
-    with closing(open_at(place)):
-        pass
-    if isinstance(place, ServerSettings):
-        with connect(place) as client:
-            client.zadd("skillbus:failed", {"0f" * 16: time.time()})
-            with closing(open_at(place)) as journal:
-                journal.delete_ended_jobs("event", 60.0)
-            assert client.keys("skillbus:failed*") == []
-    else:
-        with closing(sqlite3.connect(place)) as connection:
-            connection.execute("CREATE INDEX jobs_failed ON jobs (finished) WHERE state = 'failed'")
-            connection.commit()
-        with closing(open_at(place)), closing(sqlite3.connect(place)) as connection:
-            found = connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'jobs_%'")
-            assert "jobs_failed" not in {name for (name,) in found}

@@ -422,7 +422,7 @@ class SkillGraphContract:
     def waiting_shows(graph: SkillGraph) -> None:
         """The entry alone shows whether it waits."""
         waiting = {entry.skill_id for entry in graph.list_awaiting_ingest(1000)}
-        assert waiting == {e.skill_id for e in graph.get_entries() if e.requested_seq > e.seq}
+        assert waiting == {e.skill_id for e in graph.get_entries() if e.awaits_ingest}
 
     def test_confirm_serves_without_a_new_revision(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1)])

@@ -22,6 +22,7 @@ import structlog
 
 from config.errors import MisconfiguredError, PermanentError
 from config.settings import Settings
+from search.fsync import fsync_folder
 
 log = structlog.get_logger()
 
@@ -179,7 +180,7 @@ class AuditLog:
         finally:
             os.close(file)
         if is_new:
-            _sync_folder(self.path.parent)
+            fsync_folder(self.path.parent)
 
     def read(self) -> Iterator[AuditRecord]:
         """Yield the records, oldest first, without lines that are cut off or are not records."""
@@ -217,12 +218,3 @@ def parse_record(line: bytes) -> AuditRecord | None:
     except (ValueError, TypeError, RecursionError):
         return None
     return record if all(isinstance(one, str) for one in asdict(record).values()) else None
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that the name of a new file is on disk too."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

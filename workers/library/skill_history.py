@@ -31,7 +31,7 @@ def read_history(
 def _catalog_entries(backend: StoreBackend, entry: CatalogEntry) -> Iterator[dict[str, Any]]:
     if entry.state is not SkillState.PENDING:
         yield _history_entry(entry.state.value, entry.updated, seq=entry.seq, reason=entry.reason)
-    if entry.requested_seq > entry.seq and entry.state in (
+    if entry.awaits_ingest and entry.state in (
         SkillState.PENDING,
         SkillState.PUBLISHED,
     ):

@@ -27,7 +27,6 @@ from skills.events import (
     SourceChanged,
 )
 from tasks.ingest.diff import make_skill_id
-from tasks.ingest.ingest import needs_ingest
 from workers.queue.recorder import AFTER_SEQ
 
 MAX_ANSWERS = 1_000
@@ -95,7 +94,7 @@ class PublicationTracker:
             waiting = self._pending[job_id] = _PendingEvent(started, barrier_seq)
         entries = _list_affected(self._graph, event)
         unsettled = {
-            one.skill_id for one in entries if needs_ingest(one) and one.seq < waiting.barrier_seq
+            one.skill_id for one in entries if one.awaits_ingest and one.seq < waiting.barrier_seq
         }
         now = time.monotonic()
         if unsettled and now - waiting.started_at < self._timeout_seconds:

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from search.fsync import fsync_folder
+
 Array = npt.NDArray[Any]
 
 _ENDS = "<i8"
@@ -116,8 +118,8 @@ def append_rows(folder: Path, columns: Sequence[Column], rows: int, blocks: Iter
         for file in (*lists.values(), *files.values()):
             file.flush()
             os.fsync(file.fileno())
-    _sync_folder(folder)
-    _sync_folder(folder.parent)
+    fsync_folder(folder)
+    fsync_folder(folder.parent)
     return rows
 
 
@@ -156,12 +158,3 @@ def _path(folder: Path, column: Column) -> Path:
 
 def _ends_path(folder: Path, lists: str) -> Path:
     return folder / f"{lists}.ends"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make new names in a folder survive a power cut."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -7,19 +7,20 @@ a pin that was set during an ingest of its skill takes effect.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from graph.records import CatalogEntry
-from search.revision_history import KeptRevision, Pin, RevisionHistory
+from search.revision_history import KeptRevision
 from skills.record import RevisionKey
 from skills.scanner import rescan
 from tasks.ingest.preparation.prepare import (
     PreparationRequest,
-    PreparationSettings,
     UnreadableSkill,
+    make_preparation_settings,
     prepare_skill,
 )
+from tasks.ingest.read_folders import PendingSkill
 from tasks.services import Services
 from tasks.sources.protocol import SkillFolder
 
@@ -29,15 +30,12 @@ def read_pinned(services: Services, entries: Sequence[CatalogEntry]) -> dict[str
     if services.history is None:
         return {}
     pins = services.history.get_pins([entry.skill_id for entry in entries])
-    found = {skill_id: _find(services.history, pin) for skill_id, pin in pins.items()}
-    return {skill_id: kept for skill_id, kept in found.items() if kept is not None}
-
-
-def _find(history: RevisionHistory, pin: Pin) -> KeptRevision | None:
-    for one in history.list_revisions(pin.skill_id):
-        if one.key.seq == pin.seq:
-            return rescan_kept(one)
-    return None
+    return {
+        skill_id: rescan_kept(one)
+        for skill_id, pin in pins.items()
+        for one in services.history.list_revisions(skill_id)
+        if one.key.seq == pin.seq
+    }
 
 
 def rescan_kept(one: KeptRevision) -> KeptRevision:
@@ -45,11 +43,38 @@ def rescan_kept(one: KeptRevision) -> KeptRevision:
     return replace(one, parsed=rescan(one.parsed))
 
 
+def find_returned(
+    services: Services,
+    folders: Mapping[PendingSkill, SkillFolder],
+    unchanged: Collection[RevisionKey],
+) -> list[RevisionKey]:
+    """Return the unchanged skills whose source has the published content again, after newer content
+    that was held back. They are published anew, so that the newer content counts as superseded."""
+    found = []
+    for (key, entry), folder in folders.items():
+        if key in unchanged and folder.content_hash == entry.content_hash:
+            newest = _find_newest(services, entry.skill_id)
+            if newest is not None and newest.key.seq > entry.seq:
+                found.append(key)
+    return found
+
+
+def hold_pinned(
+    services: Services,
+    folders: Mapping[PendingSkill, SkillFolder],
+    pinned: Mapping[str, KeptRevision],
+) -> None:
+    """Hold back the folders of pinned skills that have other content than the pin."""
+    for place, folder in folders.items():
+        kept = pinned.get(place[1].skill_id)
+        if kept is not None and kept.content_hash != folder.content_hash:
+            hold_back(services, place, folder, kept)
+
+
 def hold_back(
     services: Services,
-    place: tuple[RevisionKey, CatalogEntry],
+    place: PendingSkill,
     folder: SkillFolder,
-    settings: PreparationSettings,
     kept: KeptRevision | None,
 ) -> KeptRevision | UnreadableSkill:
     """Keep the content that the source of a skill has, without publishing it; returns what is kept.
@@ -60,19 +85,24 @@ def hold_back(
     key, entry = place
     is_new = kept is not None and kept.content_hash != entry.content_hash
     above = key.seq if is_new else entry.seq
-    history = services.history
-    newest = next(iter(history.list_revisions(entry.skill_id)), None) if history else None
+    newest = _find_newest(services, entry.skill_id)
     is_known = newest is not None and newest.content_hash == folder.content_hash
     if newest is not None and is_known and newest.key.seq > above:
         return newest
+    settings = make_preparation_settings(services.settings)
     prepared = prepare_skill(PreparationRequest(entry.path, folder), settings)
     if isinstance(prepared, UnreadableSkill):
         return prepared
     # Above the seq of the ingest, under which the pinned content may be published.
     seq = services.graph.allocate_sequence(1)[0]
     held = KeptRevision(RevisionKey(entry.skill_id, seq), folder.content_hash, prepared.parsed)
-    if history is None:
+    if services.history is None:
         return held
     # Another ingest may have held the same content since `newest` was read.
-    seq = history.hold(held, above=above)
+    seq = services.history.hold(held, above=above)
     return replace(held, key=RevisionKey(entry.skill_id, seq))
+
+
+def _find_newest(services: Services, skill_id: str) -> KeptRevision | None:
+    history = services.history
+    return next(iter(history.list_revisions(skill_id)), None) if history else None

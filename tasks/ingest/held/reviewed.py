@@ -8,7 +8,7 @@ read after the ingest took its seq, so that none is missed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graph.records import CatalogEntry, SkillState
@@ -16,8 +16,7 @@ from search.revision_history import KeptRevision
 from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord, Reviews
 from skills.skill_policy import is_reviewed_source
-from tasks.ingest.held.pinned import hold_back, rescan_kept
-from tasks.ingest.preparation.prepare import PreparationSettings
+from tasks.ingest.held.pinned import hold_back, read_pinned, rescan_kept
 from tasks.ingest.read_folders import PendingSkill
 from tasks.services import Services
 from tasks.sources.protocol import SkillFolder
@@ -53,7 +52,6 @@ def hold_for_review(
     services: Services,
     folders: Mapping[PendingSkill, SkillFolder],
     pinned: Mapping[str, KeptRevision],
-    settings: PreparationSettings,
 ) -> ReviewedSkills:
     """Hold back the folders whose content was not approved; skips pinned skills."""
     found, store = ReviewedSkills(), services.review_store
@@ -72,7 +70,7 @@ def hold_for_review(
             _end_waiting(services, entry.skill_id, reviews)
             continue
         kept = _find_kept(services, entry, reviews)
-        held = hold_back(services, place, folder, settings, kept)
+        held = hold_back(services, place, folder, kept)
         if isinstance(held, KeptRevision):
             _end_waiting(services, entry.skill_id, reviews, but=held.content_hash)
             waiting = ReviewRecord(
@@ -88,13 +86,37 @@ def hold_for_review(
     return found
 
 
-def keep_reviewed(services: Services, entry: CatalogEntry) -> KeptRevision | None:
-    """Return the revision at which a skill of a reviewed source stays while the source cannot be
-    read; None if its updates are not reviewed."""
-    store = services.review_store
-    if store is None or not is_reviewed_source(services.settings.policy, entry.skill_id):
-        return None
-    return _find_kept(services, entry, store.get([entry.skill_id]))
+def find_staying(services: Services, entries: Sequence[CatalogEntry]) -> dict[str, KeptRevision]:
+    """Return the revisions at which skills stay while their source cannot be read: those of pinned
+    skills, and of skills whose updates are reviewed."""
+    if not entries:
+        return {}
+    staying, store = read_pinned(services, entries), services.review_store
+    reviewed = [
+        entry
+        for entry in entries
+        if is_reviewed_source(services.settings.policy, entry.skill_id)
+        and entry.skill_id not in staying
+    ]
+    if store is not None and reviewed:
+        reviews = store.get([entry.skill_id for entry in reviewed])
+        for entry in reviewed:
+            if (kept := _find_kept(services, entry, reviews)) is not None:
+                staying[entry.skill_id] = kept
+    return staying
+
+
+def find_held_back(services: Services, skill_ids: Sequence[str]) -> set[str]:
+    """Return those of these skills that are pinned, or of which an update waits for review."""
+    found = set(services.history.get_pins(skill_ids)) if services.history else set()
+    policy, store = services.settings.policy, services.review_store
+    reviewed = [skill_id for skill_id in skill_ids if is_reviewed_source(policy, skill_id)]
+    if store is not None and reviewed:
+        records = store.get(reviewed).by_skill.values()
+        found |= {
+            one.skill_id for some in records for one in some if one.kind is ReviewKind.WAITING
+        }
+    return found
 
 
 def request_decided(services: Services) -> int:
@@ -121,8 +143,7 @@ def request_decided(services: Services) -> int:
     wanted = []
     for entry in services.graph.get_entries(sorted(newest.keys() - pinned.keys())):
         record = newest[entry.skill_id]
-        is_open = entry.requested_seq > entry.seq
-        if is_open or entry.state not in (SkillState.PUBLISHED, SkillState.HELD):
+        if entry.awaits_ingest or entry.state not in (SkillState.PUBLISHED, SkillState.HELD):
             continue
         is_past = record.seq <= entry.seq
         if not is_reviewed_source(policy, entry.skill_id):

@@ -9,6 +9,7 @@ from typing import Protocol
 from typing_extensions import override
 
 from config.errors import PermanentError
+from config.settings import Settings
 from graph.links.mentions import find_mentions
 from graph.records import Mention
 from search.skill_analysis import SkillAnalysis, analyse_skill, body_terms, description_terms
@@ -18,6 +19,7 @@ from skills.record import Completion, ParsedSkill
 from tasks.ingest.preparation.campaign_indicators import load_indicators
 from tasks.ingest.preparation.role_classifier import load_role_classifier
 from tasks.policies import Deadline
+from tasks.sources.directory import to_parse_limits
 from tasks.sources.protocol import SkillFolder
 
 
@@ -41,6 +43,12 @@ class PreparationSettings:
     limits: ParseLimits
     role_weights: str = ""
     indicators: str = ""
+
+
+def make_preparation_settings(settings: Settings) -> PreparationSettings:
+    """Return the settings of preparation, from those of the library."""
+    limits = to_parse_limits(settings.limits)
+    return PreparationSettings(limits, settings.roles.weights, settings.policy.indicators)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from skills.parsing import sibling_files
 from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
 from tasks.sources.folder_rules import (
-    check_relative_path,
     escape_non_utf8,
     find_owner,
     find_skip_reason,
@@ -217,10 +216,6 @@ class GitReader(SourceReader):
     def _is_skill(self, folder: str) -> bool:
         is_file = SKILL_FILE in self._tree.folders.get(folder, {})
         return is_file and self._is_visited(folder)
-
-    @override
-    def check_relative_path(self, path: str) -> None:
-        check_relative_path(path)
 
 
 def _find_outer_skill(path: str, found: SourceScan) -> str | None:

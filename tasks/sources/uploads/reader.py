@@ -61,7 +61,3 @@ class UploadReader(SourceReader):
     @override
     def find_owning_skill(self, path: str) -> str | None:
         return find_owner(path, lambda folder: self._store.has_skill(self._source_id, folder))
-
-    @override
-    def check_relative_path(self, path: str) -> None:
-        """Accept any path: no path of an upload becomes a path on this machine."""

@@ -24,6 +24,7 @@ from urllib.parse import quote, unquote
 
 from config.errors import PermanentError, TransientError, transient_disk_errors
 from config.settings import Settings
+from search.fsync import fsync_folder
 from tasks.sources.protocol import SkillFolder, SkillGoneError
 from tasks.sources.uploads.package import read_manifest, read_package, read_package_file
 
@@ -66,15 +67,6 @@ def safe_file_name(text: str) -> str:
     digest = hashlib.sha256(text.encode()).hexdigest()
     plain = quote(text, safe=" ")
     return f"{plain}~{digest[:16]}" if len(plain) <= _MAX_NAME_LENGTH else f"~{digest}"
-
-
-def fsync_folder(folder: Path) -> None:
-    """Sync a folder, so that renames in it survive a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _disk_errors(place: Path, done: str) -> AbstractContextManager[None]:

@@ -13,10 +13,12 @@ from config.settings import Settings
 from graph.records import Source
 from search.revision_history import Pin
 from skills.record import ParsedSkill, RevisionKey
+from tasks.ingest.diff import sync_source
 from tasks.ingest.ingest import ingest
 from tasks.ingest.maintain import compare_stores, delete_orphans
 from tasks.policies import Deadline
 from tasks.services import Services
+from tasks.sources.readers import open_reader
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import TinyEncoder
 from workers.backend.stores import open_services
@@ -68,7 +70,22 @@ class OneSkill:
         seq = self.services.graph.allocate_sequence(1)[0]
         self.services.graph.request_ingest([(SKILL, "lib", "kiln")], seq)
         for _ in range(times):
-            ingest(self.services, Deadline(60), [SKILL])
+            self.run_ingest()
+
+    def sync(self) -> None:
+        [source] = self.services.graph.list_sources()
+        with open_reader(source, self.services.settings) as reader:
+            sync_source(self.services, Deadline(60), source, reader, since=1.0)
+
+    def run_ingest(self) -> None:
+        """Carry out the open request, if there is one."""
+        ingest(self.services, Deadline(60), [SKILL])
+
+    def update(self, number: int) -> None:
+        """Edit the skill, and carry out what a sync requests."""
+        self.edit(number)
+        self.sync()
+        self.run_ingest()
 
     def pin(self, place: int) -> None:
         if not self.services.graph.get_entries([SKILL]):

@@ -12,14 +12,13 @@ from config.errors import (
     NotFoundError,
     PermanentError,
     SkillbusError,
-    StaleError,
     TransientError,
     UsageError,
 )
 from tasks.celery_app import create_app  # noqa: F401 - its subclasses of errors are checked too
 from workers import cli  # noqa: F401 - likewise
 
-KINDS = (TransientError, PermanentError, StaleError)
+KINDS = (TransientError, PermanentError)
 
 
 def _subclasses(kind: type[Exception]) -> set[type[Exception]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.errors import TransientError, UsageError
+from config.errors import TransientError
 from config.settings import LimitSettings, Settings
 from graph.records import Publication, SkillState, Source
 from skills.events import (
@@ -135,11 +135,6 @@ def test_a_preview_tells_kinds_apart_and_writes_nothing(
     assert (services.graph.get_entries(), services.graph.get_file_signatures("team")) == before
 
 
-def test_a_preview_of_a_root_that_is_not_there_is_an_error(root: Path) -> None:
-    with pytest.raises(UsageError, match="does not exist"):
-        preview_sync(None, everything(root / "absent"), LIMITS)
-
-
 # -- events
 
 
@@ -158,8 +153,11 @@ def test_an_unchanged_library_asks_for_nothing(root: Path, services: Services) -
     put(root / "a" / "SKILL.md")
     services.run(everything(root))
     services.publish_waiting()
-    assert services.run(everything(root)).outcome == {"found": 1, "changed": 0, "removed": 0}
-    assert services.sent == []
+    for touched in (False, True):
+        if touched:
+            os.utime(root / "a" / "SKILL.md")
+        assert services.run(everything(root)).outcome == {"found": 1, "changed": 0, "removed": 0}
+        assert services.sent == []
 
 
 def test_a_skill_that_breaks_the_parser_does_not_hold_up_its_source(
@@ -182,14 +180,6 @@ def test_a_skill_that_breaks_the_parser_does_not_hold_up_its_source(
     monkeypatch.undo()
     services.run(everything(root))
     assert "team:a" in services.ingested(), "by a version that can read it"
-
-
-def test_a_touched_file_costs_no_ingest(root: Path, services: Services) -> None:
-    put(root / "a" / "SKILL.md")
-    services.run(everything(root))
-    services.publish_waiting()
-    os.utime(root / "a" / "SKILL.md")
-    assert services.run(everything(root)).outcome == {"found": 1, "changed": 0, "removed": 0}
 
 
 def test_an_edit_a_removal_and_a_newcomer(root: Path, services: Services) -> None:
@@ -260,6 +250,15 @@ def test_a_new_skill_in_the_folder_of_another_takes_its_files_away(
     services.publish_waiting()
     services.run(everything(root))
     assert services.ingested() == []
+
+
+@pytest.mark.parametrize("paths", [(), ("a", "b/SKILL.md")])
+def test_a_folder_without_skills_becomes_no_source(
+    root: Path, services: Services, paths: tuple[str, ...]
+) -> None:
+    job = services.run(everything(root, *paths))
+    assert (job.state, job.outcome["found"]) == ("done", 0)
+    assert services.graph.list_sources() == []
 
 
 def test_a_path_that_went_takes_its_skills_along(root: Path, services: Services) -> None:
@@ -340,6 +339,30 @@ def test_skills_and_sources_are_removed_on_request(root: Path, services: Service
     assert services.graph.list_sources() == []
     job = services.run(SourceRemoved(source_id="team"))
     assert (job.state, "sources list" in job.reason) == ("failed", True)
+
+
+def test_a_source_is_removed_though_an_ingest_publishes_a_skill_of_it_meanwhile(
+    root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root / "a" / "SKILL.md")
+    services.run(everything(root))
+    remove = services.graph.remove
+
+    def remove_and_publish(keys: Sequence[RevisionKey]) -> list[str]:
+        monkeypatch.undo()
+        removed = remove(keys)
+        key = RevisionKey("team:a", services.graph.allocate_sequence(1)[0])
+        services.graph.publish([Publication(key, "team", "a", "hash", "x", "")])
+        return removed
+
+    monkeypatch.setattr(services.graph, "remove", remove_and_publish)
+    removal = new_event(SourceRemoved(source_id="team"), "skillbus/test")
+    services.accept(removal)
+    with pytest.raises(TransientError, match="still has 1 skills"):
+        services.plan()
+    services.plan()
+    assert services.journal.get_job(removal.id).state == "done"
+    assert (services.graph.list_sources(), services.states()) == ([], {"a": "removed"})
 
 
 def test_a_cursor_moves_only_behind_the_requests(

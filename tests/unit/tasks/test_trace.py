@@ -77,7 +77,7 @@ def test_an_order_knows_the_traces_of_its_events() -> None:
 def test_requests_are_remembered_with_their_trace_and_time() -> None:
     coordinator = LocalCoordinator()
     for seq in range(1_500):
-        coordinator.record_ingest_request(seq, f"trace-{seq}")
+        coordinator.record_ingest_request(seq, f"trace-{seq}", 1.0)
     found = coordinator.get_ingest_requests([1, 1_499])
     assert list(found) == [1_499], "the latest ones only"
     assert found[1_499].trace_id == "trace-1499"

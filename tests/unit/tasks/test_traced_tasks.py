@@ -116,13 +116,13 @@ def test_coalesced_events_are_linked() -> None:
 
 def test_a_request_for_ingest_keeps_the_span_that_planned_it() -> None:
     coordinator = LocalCoordinator()
-    coordinator.record_ingest_request(1, "trace")
+    coordinator.record_ingest_request(1, "trace", 1.0)
     with (
         Collector() as collector,
         started(collector.settings()),
         tracing.trace("plan events", "internal", [CONTEXT]),
     ):
-        coordinator.record_ingest_request(2, TRACE)
+        coordinator.record_ingest_request(2, TRACE, 1.0)
     requests = coordinator.get_ingest_requests([1, 2])
     planned = collector.find("plan events")
     assert requests[1].context == NO_CONTEXT

@@ -58,7 +58,7 @@ def test_uploads_are_installed_in_the_order_of_their_events(services: Services) 
 def test_a_message_of_a_later_upload_does_not_change_the_order(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coalesce, "_MAX_EVENTS", 2)
+    monkeypatch.setattr(coalesce, "MAX_EVENTS", 2)
     events = [services.uploaded(SKILL + f"{number}\n") for number in range(4)]
     services.plan(events[3].id)
     services.plan()

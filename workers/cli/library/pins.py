@@ -81,10 +81,8 @@ def wait_until_ingested(backend: Backend, skill_ids: Sequence[str]) -> None:
 
     Raises TransientError if it is stalled.
     """
-    from tasks.ingest.ingest import needs_ingest  # slow to import
-
     backend.run_maintenance()
-    while any(needs_ingest(entry) for entry in backend.graph.get_entries(skill_ids)):
+    while any(entry.awaits_ingest for entry in backend.graph.get_entries(skill_ids)):
         if problem := backend.get_problem():
             raise TransientError(
                 f"{problem}; the decision is stored, and takes effect with the next run"

@@ -99,7 +99,7 @@ def _wait_for_upload(backend: Backend, staged: StagedUpload) -> dict[str, Any]:
 
 def _is_waiting(entry: CatalogEntry) -> bool:
     """Return whether the skill is not yet searchable by words and by meaning."""
-    if entry.requested_seq > entry.seq:
+    if entry.awaits_ingest:
         return True
     return entry.state is SkillState.PUBLISHED and not entry.has_vectors
 

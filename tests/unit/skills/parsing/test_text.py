@@ -62,6 +62,8 @@ def test_nul_is_replaced_and_its_line_reported() -> None:
         b"\0",
         b"\x7fELF\2\1\1\0",
         b"\xff\xd8\xff\xe0",
+        b"\0\xff\0\xff\0",
+        b"\xff\xff\xff\0\xff",
     ],
 )
 def test_a_binary_file_is_refused(content: bytes) -> None:

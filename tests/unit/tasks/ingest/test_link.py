@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,14 +17,25 @@ from tasks.ingest.link import _link_marked
 from tasks.policies import LINK, Deadline, DeadlineExceededError
 
 
-def test_it_yields_to_queries_until_half_of_its_time_is_over(tmp_path: Path) -> None:
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Any]:
     graph = SqliteSkillGraph(tmp_path / "graph.db", writable=True)
-    graph.publish(
+    coordinator = SimpleNamespace(yield_to_queries=lambda: None)
+    yield SimpleNamespace(graph=graph, linker=Linker(graph), coordinator=coordinator)
+    graph.close()
+
+
+def publish(services: Any, count: int) -> None:
+    services.graph.publish(
         [
-            Publication(RevisionKey(f"team:{name}", 1), "team", name, "hash", name, "")
-            for name in "abcde"
+            Publication(RevisionKey(f"team:{n}", 1), "team", f"{n}", "hash", f"{n}", "")
+            for n in range(count)
         ]
     )
+
+
+def test_it_yields_to_queries_until_half_of_its_time_is_over(services: Any) -> None:
+    publish(services, 5)
     deadline = Deadline(LINK.time_limit)
     yields: list[float] = []
 
@@ -32,58 +44,39 @@ def test_it_yields_to_queries_until_half_of_its_time_is_over(tmp_path: Path) -> 
         if len(yields) == 3:
             deadline._end -= LINK.time_limit / 2
 
-    coordinator = SimpleNamespace(yield_to_queries=yield_to_queries)
-    services: Any = SimpleNamespace(graph=graph, linker=Linker(graph), coordinator=coordinator)
+    services.coordinator.yield_to_queries = yield_to_queries
     assert _link_marked(services, deadline) == 5
     assert len(yields) == 3
-    graph.close()
 
 
-def test_reading_the_skills_ends_with_the_time_limit(tmp_path: Path) -> None:
+def test_reading_the_skills_ends_with_the_time_limit(services: Any) -> None:
     """A retry in the same process goes on with the rest."""
-    graph = SqliteSkillGraph(tmp_path / "graph.db", writable=True)
-    graph.publish(
-        [
-            Publication(RevisionKey(f"team:{n}", 1), "team", f"{n}", "hash", f"{n}", "")
-            for n in range(300)
-        ]
-    )
+    publish(services, 300)
     deadline = Deadline(LINK.time_limit)
 
     def end() -> None:
         deadline._end -= LINK.time_limit
 
-    coordinator = SimpleNamespace(yield_to_queries=end)
-    services: Any = SimpleNamespace(graph=graph, linker=Linker(graph), coordinator=coordinator)
+    services.coordinator.yield_to_queries = end
     with pytest.raises(DeadlineExceededError, match="read the skills to link"):
         _link_marked(services, deadline)
-    coordinator.yield_to_queries = lambda: None
+    services.coordinator.yield_to_queries = lambda: None
     assert _link_marked(services, Deadline(LINK.time_limit)) == 300
-    graph.close()
 
 
-def test_the_marks_of_a_large_import_are_read_once(tmp_path: Path) -> None:
-    graph = SqliteSkillGraph(tmp_path / "graph.db", writable=True)
-    graph.publish(
-        [
-            Publication(RevisionKey(f"team:{n}", 1), "team", f"{n}", "hash", f"{n}", "")
-            for n in range(1_000)
-        ]
-    )
+def test_the_marks_of_a_large_import_are_read_once(
+    services: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(services, 20)
     reads: list[int] = []
+    list_awaiting = services.graph.list_awaiting_linking
 
-    class Counted:
-        def __getattr__(self, name: str) -> object:
-            return getattr(graph, name)
+    def counted(limit: int) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = list_awaiting(limit)
+        reads.append(len(found))
+        return found
 
-        def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
-            found = graph.list_awaiting_linking(limit)
-            reads.append(len(found))
-            return found
-
-    counted: Any = Counted()
-    coordinator = SimpleNamespace(yield_to_queries=lambda: None)
-    services: Any = SimpleNamespace(graph=counted, linker=Linker(counted), coordinator=coordinator)
-    assert _link_marked(services, Deadline(LINK.time_limit)) == 1_000
-    assert sum(reads) == 1_000
-    graph.close()
+    monkeypatch.setattr(services.graph, "list_awaiting_linking", counted)
+    monkeypatch.setattr("tasks.ingest.link._BATCH_SKILLS", 5)
+    assert _link_marked(services, Deadline(LINK.time_limit)) == 20
+    assert sum(reads) == 20

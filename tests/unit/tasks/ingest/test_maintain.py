@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from config.errors import TransientError
 from config.settings import Settings
-from graph.records import CatalogEntry, SkillState
+from graph.records import CatalogEntry, Publication, SkillState
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.record import RevisionKey
-from tasks.ingest.maintain import compare_stores, request_reingest, resend_open_work
-from tasks.policies import INGEST, PLAN, QUERY
+from tasks.history.keep import withdraw
+from tasks.ingest.embed_skills import embed_skills
+from tasks.ingest.maintain import _sweep, compare_stores, request_reingest, resend_open_work
+from tasks.policies import INGEST, PLAN, QUERY, Deadline
 from tasks.refine.completion.apply_completion import _request_ingest
 from tasks.services import Services
 from tests.support.samples.documents import tiny_document
@@ -107,3 +110,59 @@ def test_a_request_does_not_bring_back_a_skill_that_was_removed_meanwhile(of: st
             else:
                 _request_ingest(library.services, RevisionKey(SKILL, entry.seq))
         assert [one.state for one in get_entries([SKILL])] == [SkillState.REMOVED]
+
+
+def test_the_history_of_a_pruned_skill_is_deleted_though_a_sweep_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with open_skill() as library:
+        for number in (1, 2):
+            library.edit(number)
+            library.ingest(1)
+        library.remove(0)
+        library.ingest(1)
+        workers = library.services.settings.workers.model_copy(update={"journal_days": -1})
+        library.services.settings = library.services.settings.model_copy(
+            update={"workers": workers}
+        )
+
+        def fail(_: object) -> None:
+            raise TransientError("killed here")
+
+        for store, call in ((library.history, "forget"), (library.services.graph, "prune_removed")):
+            with monkeypatch.context() as patched:
+                patched.setattr(store, call, fail)
+                with pytest.raises(TransientError):
+                    _sweep(library.services, Deadline(60))
+        _sweep(library.services, Deadline(60))
+        assert library.services.graph.get_entries() == []
+        assert library.history.list_revisions(SKILL) == []
+
+
+def test_a_skill_that_was_published_after_its_source_was_removed_is_withdrawn() -> None:
+    with open_skill() as library:
+        library.edit(1)
+        library.ingest(1)
+        graph = library.services.graph
+        withdraw(library.services, [RevisionKey(SKILL, graph.allocate_sequence(1)[0])])
+        graph.delete_source("lib")
+        publication = Publication(
+            RevisionKey(SKILL, graph.allocate_sequence(1)[0]), "lib", "kiln", "hash", "kiln", ""
+        )
+        graph.publish([publication])
+        library.services.index.add([replace(tiny_document("x"), key=publication.key)])
+        _sweep(library.services, Deadline(60))
+        library.run_ingest()
+        assert [one.state for one in graph.get_entries([SKILL])] == [SkillState.REMOVED]
+
+
+def test_a_skill_without_a_document_is_not_sent_to_embed_skills_again() -> None:
+    with open_skill() as library:
+        services, sent = library.services, list[str]()
+        library.edit(1)
+        library.ingest(1)
+        [entry] = services.graph.get_entries([SKILL])
+        services.index.delete([RevisionKey(SKILL, entry.seq)])
+        services.send_task = lambda name, _: sent.append(name)
+        embed_skills(services, Deadline(60), [SKILL])
+        assert sent == []

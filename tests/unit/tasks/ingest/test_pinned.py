@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.ingest.ingest import split_ingest_batch
 from tests.support.samples.one_skill import SKILL, open_skill, text_of
 
 _STEPS = st.lists(
@@ -50,3 +52,40 @@ def test_what_is_published_follows_from_pin_and_source(steps: list[tuple[str, in
         assert [one.seq for one in library.reader.list_revisions(SKILL)] == [
             one.seq for one in before
         ]
+
+
+def test_nothing_is_held_back_once_the_source_has_the_pinned_content_again() -> None:
+    with open_skill() as library:
+        library.update(1)
+        library.pin(0)
+        library.update(2)
+        [drift] = library.reader.find_drift()
+        assert "+Text number 2." in drift["change"]["diff"]
+        library.update(1)
+        [drift] = library.reader.find_drift()
+        assert drift["change"] is None
+        assert library.published_text() == "Text number 1."
+        states = [one.state for one in library.reader.list_revisions(SKILL)]
+        assert states == ["published", "superseded", "superseded"]
+        library.update(2)
+        [drift] = library.reader.find_drift()
+        assert "+Text number 2." in drift["change"]["diff"]
+
+
+def test_a_pinned_skill_stays_published_if_new_content_breaks_the_parser(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with open_skill() as library:
+        library.update(1)
+        library.pin(0)
+        with monkeypatch.context() as patched:
+            patched.setattr("tasks.ingest.held.pinned.prepare_skill", break_down)
+            with pytest.raises(KeyError):
+                library.update(2)
+            split_ingest_batch(library.services, [SKILL], KeyError())
+        assert library.published_text() == "Text number 1."
+        assert library.services.graph.list_awaiting_ingest(9) == []
+
+
+def break_down(*_: object) -> None:
+    raise KeyError

@@ -10,7 +10,6 @@ import pytest
 
 from config.errors import PermanentError
 from skills.parsing.parse_skill import ParseLimits
-from tasks.ingest.preparation import child as child_module
 from tasks.ingest.preparation.prepare import (
     LocalPreparer,
     PreparationRequest,
@@ -21,7 +20,6 @@ from tasks.ingest.preparation.prepare import (
 from tasks.ingest.preparation.processes import ProcessPreparer, _Child
 from tasks.policies import Deadline, DeadlineExceededError
 from tasks.sources.protocol import SkillFolder
-from tests.support.program.program import wait_for
 from workers.backend.embedded import _start_preparing
 
 SETTINGS = PreparationSettings(ParseLimits())
@@ -38,7 +36,7 @@ REQUESTS = [*(request(f"loom-{number}") for number in range(COUNT)), request("em
 
 @pytest.fixture(scope="module")
 def preparer() -> Iterator[ProcessPreparer]:
-    """One for all tests: its process takes as long to start as most of them take."""
+    """One for all tests, since a process takes long to start."""
     made = ProcessPreparer(_start_preparing, lambda: True)
     yield made
     made.close()
@@ -83,16 +81,11 @@ def test_a_killed_process_is_replaced(preparer: ProcessPreparer) -> None:
     assert len(list(preparer.prepare(REQUESTS, SETTINGS, Deadline(60)))) == len(REQUESTS)
 
 
-def test_an_idle_process_ends_and_is_replaced(
-    preparer: ProcessPreparer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_ends_the_processes(preparer: ProcessPreparer) -> None:
     list(preparer.prepare(REQUESTS, SETTINGS, Deadline(60)))
-    first = child_of(preparer)._process
-    first.terminate()
-    wait_for(lambda: first.poll() is not None)
-    list(preparer.prepare(REQUESTS, SETTINGS, Deadline(60)))
-    assert child_of(preparer)._process.pid != first.pid
-    assert child_module.IDLE_SECONDS > 1
+    process = child_of(preparer)._process
+    preparer.close()
+    assert process.poll() is not None
 
 
 def test_a_skill_that_breaks_the_parser_is_named(preparer: ProcessPreparer) -> None:
@@ -108,11 +101,3 @@ def test_time_that_is_over_ends_the_process(preparer: ProcessPreparer) -> None:
         list(preparer.prepare(REQUESTS, SETTINGS, Deadline(1e-9)))
     assert process.poll() is not None
     assert preparer._idle == []
-
-
-def test_closing_ends_the_processes() -> None:
-    preparer = ProcessPreparer(_start_preparing, lambda: True)
-    list(preparer.prepare(REQUESTS, SETTINGS, Deadline(60)))
-    process = child_of(preparer)._process
-    preparer.close()
-    assert process.poll() is not None

@@ -8,17 +8,8 @@ from typing import Any
 import pytest
 
 from graph.records import SkillState
-from tasks.ingest.diff import sync_source
-from tasks.policies import Deadline
-from tasks.sources.readers import open_reader
 from tests.support.samples.library import write_skill
 from tests.support.samples.one_skill import SKILL, OneSkill, open_skill
-
-
-def sync(library: OneSkill) -> None:
-    [source] = library.services.graph.list_sources()
-    with open_reader(source, library.services.settings) as reader:
-        sync_source(library.services, Deadline(60), source, reader)
 
 
 def replace_by_link(library: OneSkill) -> None:
@@ -40,7 +31,7 @@ def test_only_skills_that_neither_a_pin_nor_a_review_keeps_are_withdrawn(stays_b
         settings = library.services.settings
         library.services.settings = settings.model_validate(settings.model_dump() | given)
         replace_by_link(library)
-        sync(library)
+        library.sync()
         [entry] = library.services.graph.get_entries([SKILL])
         if not stays_by:
             assert (entry.state, library.published_text()) == (SkillState.FAILED, "")
@@ -52,7 +43,7 @@ def test_only_skills_that_neither_a_pin_nor_a_review_keeps_are_withdrawn(stays_b
         library.ingest(1)  # decides the same
         assert library.published_text() == "Text number 1."
         (library.root / "kiln").unlink()
-        sync(library)
+        library.sync()
         [entry] = library.services.graph.get_entries([SKILL])
         assert entry.state is SkillState.REMOVED
 
@@ -61,7 +52,7 @@ def test_a_new_skill_of_a_reviewed_source_fails() -> None:
     with open_skill(policy={"review": ["lib"]}) as library:
         library.edit(1)
         replace_by_link(library)
-        sync(library)
+        library.sync()
         [entry] = library.services.graph.get_entries([SKILL])
         assert entry.state is SkillState.FAILED
         assert "out of the source" in entry.reason

@@ -15,9 +15,7 @@ from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord
 from tasks.ingest.held.pinned import hold_back
 from tasks.ingest.held.reviewed import request_decided
-from tasks.ingest.ingest import ingest
 from tasks.ingest.preparation.prepare import UnreadableSkill
-from tasks.policies import Deadline
 from tests.support.samples.one_skill import SKILL, OneSkill, open_skill, text_of
 from workers.library.pins import pin_skill
 from workers.library.review.decisions import ReviewDecision, Reviewer
@@ -155,13 +153,13 @@ def test_two_ingests_at_once_hold_an_update_under_one_number() -> None:
             if not library.reader.list_revisions(SKILL) and len(seen) < 2:
                 seen.append(seqs[0])
                 if len(seen) == 2:  # the first has its number, and has held nothing yet
-                    ingest(library.services, Deadline(60), [SKILL])
+                    library.run_ingest()
             return seqs
 
         with pytest.MonkeyPatch.context() as patch:
             graph.request_ingest([(SKILL, "lib", "kiln")], allocate(1)[0])
             patch.setattr(graph, "allocate_sequence", allocate_for_the_second)
-            ingest(library.services, Deadline(60), [SKILL])
+            library.run_ingest()
         (held,) = library.reader.list_revisions(SKILL)
         assert held.seq > seen[1]
         assert [one.seq for one in waiting(library)] == [held.seq]
@@ -200,9 +198,20 @@ def test_a_source_that_goes_back_ends_the_wait() -> None:
         library.edit(2)
         library.ingest(1)
         assert len(waiting(library)) == 1
-        library.edit(1)
-        library.ingest(1)
+        library.update(1)
         assert waiting(library) == []
+        assert library.reader.list_revisions(SKILL)[0].state == "published"
+
+
+def test_an_approved_update_is_not_requested_again_once_its_source_went_back() -> None:
+    with open_skill(**REVIEW) as library:
+        approve_the_first_of_two(library)
+        held = library.reader.list_revisions(SKILL)[0]
+        library.edit(1)
+        library.reviews.decide(ReviewDecision.APPROVE, SKILL, held.seq, ANA)
+        library.run_ingest()
+        assert library.published_text() == "Text number 1."
+        assert request_decided(library.services) == 0
 
 
 def test_a_skill_that_was_published_before_its_source_is_reviewed_stays() -> None:
@@ -307,7 +316,7 @@ def test_a_crash_between_an_approval_and_its_ingest_is_made_up_for(
         assert library.services.graph.list_awaiting_ingest(9) == []
         assert request_decided(library.services) == 1
         assert request_decided(library.services) == 0
-        ingest(library.services, Deadline(60), [SKILL])
+        library.run_ingest()
         assert library.published_text() == "Text number 1."
         assert request_decided(library.services) == 0
 
@@ -333,6 +342,6 @@ def test_what_waits_is_published_when_its_source_is_not_reviewed_any_more(
         policy = library.services.settings.policy.model_copy(update={"review": ()})
         library.services.settings = library.services.settings.model_copy(update={"policy": policy})
         assert request_decided(library.services) == 1
-        ingest(library.services, Deadline(60), [SKILL])
+        library.run_ingest()
         assert library.published_text() == library.text
         assert request_decided(library.services) == 0

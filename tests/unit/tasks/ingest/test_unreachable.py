@@ -9,10 +9,8 @@ import pytest
 
 from config.errors import TransientError
 from graph.records import SkillState, Source
-from tasks.ingest.diff import sync_source
 from tasks.ingest.ingest import ingest
 from tasks.policies import Deadline
-from tasks.sources.readers import open_reader
 from tests.support.samples.library import write_skill
 from tests.support.samples.one_skill import SKILL, OneSkill, open_skill
 
@@ -55,17 +53,11 @@ def test_a_folder_that_was_away_during_the_ingest_only_is_found_by_the_next_sync
     with open_skill() as library:
         library.edit(1)
         os.utime(library.root / "kiln" / "SKILL.md", (1e9, 1e9))
-        sync(library)
+        library.sync()
         (library.root / "kiln").rename(tmp_path / "kiln")
-        ingest(library.services, Deadline(60), [SKILL])
+        library.run_ingest()
         assert state_of(library, SKILL) is SkillState.REMOVED
         (tmp_path / "kiln").rename(library.root / "kiln")
-        sync(library)
-        ingest(library.services, Deadline(60), [SKILL])
+        library.sync()
+        library.run_ingest()
         assert library.published_text() == "Text number 1."
-
-
-def sync(library: OneSkill) -> None:
-    [source] = library.services.graph.list_sources()
-    with open_reader(source, library.services.settings) as reader:
-        sync_source(library.services, Deadline(60), source, reader)
