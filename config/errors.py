@@ -1,7 +1,8 @@
 """The error hierarchy. Adapters translate the errors of their client libraries into these.
 
-Every error is either a `TransientError` (the work is retried) or a `PermanentError` (it is recorded
-as failed). Each class has one base class, so the order of `except` clauses does not matter.
+Every error is of exactly one kind: `TransientError` (the work is retried), `PermanentError` (it is
+recorded as failed) or `StaleError` (it counts as done). Each class has one base class, so the order
+of `except` clauses does not matter.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ class TransientError(SkillbusError):
 
 class PermanentError(SkillbusError):
     """An error that a retry cannot fix: the event, query or skill is recorded as failed."""
+
+
+class StaleError(SkillbusError):
+    """A newer revision was already written: the work counts as done, and nothing is written."""
 
 
 class MisconfiguredError(TransientError):

@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from config.tracing import span
 
-TaskOutcome = Literal["done", "passing", "failed"]
-"""Outcome of a task. passing: a transient error, retried later."""
+TaskOutcome = Literal["done", "stale", "passing", "failed"]
+"""Outcome of a task. stale: a newer revision had won; passing: a transient error, retried later."""
 
 QueryOutcome = Literal["hit", "no_hit", "failed"]
 

@@ -19,7 +19,7 @@ from tenacity import (
 )
 
 from config import tracing
-from config.errors import SkillbusError, TransientError
+from config.errors import SkillbusError, StaleError, TransientError
 from tasks.ingest.event_outcome import fail_events
 from tasks.ingest.pipeline import INGEST_PIPELINE
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id, repeated_work_letter_id
@@ -74,7 +74,7 @@ _FINISH_RETRY_SECONDS = 0.5
 def run_task(
     services: Services, policy: TaskPolicy, task_id: str, ids: Sequence[str]
 ) -> dict[str, object]:
-    """Run a task with its retries; returns its result.
+    """Run a task with its retries; returns its result, `{"stale": reason}` after a StaleError.
 
     Raises the last error of the task, PoisonTaskError if the task was started too often before.
     """
@@ -88,7 +88,7 @@ def run_task(
                 f"started {starts - 1} times, and its worker died or hung each time"
             )
         result = _run_with_retries(services, policy, ids, attempts)
-        outcome = "done"
+        outcome = "stale" if "stale" in result else "done"
         seconds = round(time.perf_counter() - started, 4)
         log.info("task done", seconds=seconds, **_summarize_result(result))
         return result
@@ -165,7 +165,11 @@ def _run_with_retries(
         before_sleep=before_sleep,
         reraise=True,
     )
-    return retrying(lambda: definition.run(services, Deadline(policy.time_limit), ids))
+    try:
+        return retrying(lambda: definition.run(services, Deadline(policy.time_limit), ids))
+    except StaleError as error:
+        attempts.error = error
+        return {"stale": str(error)}
 
 
 def _sleep_until_stopping(services: Services) -> Callable[[float], None]:

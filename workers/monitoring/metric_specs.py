@@ -19,8 +19,8 @@ PROCESS_METRICS = (
         "skillbus_task_seconds",
         "histogram",
         ("task", "outcome"),
-        "duration of a task with its retries; outcome: done, passing (failed, retried later), "
-        "failed",
+        "duration of a task with its retries; outcome: done, stale (superseded), passing (failed, "
+        "retried later), failed",
     ),
     MetricSpec(
         "skillbus_stage_seconds",

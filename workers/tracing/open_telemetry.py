@@ -27,6 +27,7 @@ from opentelemetry.trace import Span as SdkSpan
 from typing_extensions import override
 
 from config import tracing
+from config.errors import StaleError
 from config.tracing import NO_CONTEXT, NO_SPAN, Attributes, OpenSpan, Span, TraceContext, Tracer
 from config.tracing_settings import TracingSettings
 from tasks.message import TRACE_HEADER
@@ -163,7 +164,7 @@ class _OpenSpan(Span, AbstractContextManager[Span]):
         traceback: TracebackType | None,
     ) -> None:
         # Only its type: the message of an error can quote a task or a skill.
-        if error is not None:
+        if error is not None and not isinstance(error, StaleError):
             self.fail(type(error).__qualname__)
         if self._context_token is not None:
             detach(self._context_token)

@@ -12,13 +12,14 @@ from config.errors import (
     NotFoundError,
     PermanentError,
     SkillbusError,
+    StaleError,
     TransientError,
     UsageError,
 )
 from tasks.celery_app import create_app  # noqa: F401 - its subclasses of errors are checked too
 from workers import cli  # noqa: F401 - likewise
 
-KINDS = (TransientError, PermanentError)
+KINDS = (TransientError, PermanentError, StaleError)
 
 
 def _subclasses(kind: type[Exception]) -> set[type[Exception]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from config.errors import PermanentError, TransientError
+from config.errors import PermanentError, StaleError, TransientError
 from graph.local.store import SqliteSkillGraph
 from tasks import run_task as module
 from tasks.coordination.local import LocalCoordinator
@@ -130,6 +130,13 @@ def test_other_errors_are_not_retried(
     assert services.metrics.retries == 0
     assert services.metrics.outcomes == [outcome]
     assert read_run(services) == (outcome, 1, type(error).__name__, str(error))
+
+
+def test_stale_work_is_a_result(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    define(monkeypatch, StaleError("newer"))
+    assert run_task(services, FAST, "id", ["a"]) == {"stale": "newer"}
+    assert services.metrics.outcomes == ["stale"]
+    assert read_run(services) == ("stale", 1, "StaleError", "newer")
 
 
 def test_a_stopping_process_does_not_retry(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:

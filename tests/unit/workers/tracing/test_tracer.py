@@ -12,7 +12,7 @@ import structlog
 from structlog.contextvars import get_contextvars
 
 from config import tracing
-from config.errors import PermanentError
+from config.errors import PermanentError, StaleError
 from config.tracing import NO_CONTEXT, TraceContext
 from tests.support.servers.collector import PARENT, TRACE, TRACEPARENT, Collector
 from workers.tracing.start import tracing as started
@@ -103,7 +103,7 @@ def test_polls_are_not_traced_here_and_elsewhere() -> None:
 
 def test_errors_are_named_and_not_quoted() -> None:
     with collecting() as collector:
-        for error in (PermanentError(SECRET), KeyboardInterrupt(SECRET)):
+        for error in (PermanentError(SECRET), StaleError(SECRET), KeyboardInterrupt(SECRET)):
             with pytest.raises(type(error)), tracing.trace(type(error).__name__, "internal"):
                 raise error
         with tracing.trace("request", "server") as opened:
@@ -111,6 +111,7 @@ def test_errors_are_named_and_not_quoted() -> None:
     found = {one.name: one.error for one in collector}
     assert found == {
         "PermanentError": "PermanentError",
+        "StaleError": None,
         "KeyboardInterrupt": "KeyboardInterrupt",
         "request": "503",
     }

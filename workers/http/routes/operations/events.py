@@ -44,10 +44,10 @@ _MAX_SEARCHED = 2_000
 
 class TaskRunData(BaseModel):
     """A run of a task for an event. started, ended: seconds since the epoch. outcome: `done`,
-    `passing` (a transient error, or it went on in another task) or `failed`. items: events or
-    skills that it worked on, those of other events included. attempts: how often it was tried.
-    error: class of the last error, "" without one. reason: its message, for admins, since it may
-    name skills of others."""
+    `stale` (a newer change had won), `passing` (a transient error, or it went on in another task)
+    or `failed`. items: events or skills that it worked on, those of other events included.
+    attempts: how often it was tried. error: class of the last error, "" without one. reason: its
+    message, for admins, since it may name skills of others."""
 
     model_config = ConfigDict(frozen=True)
 
