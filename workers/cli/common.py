@@ -98,6 +98,15 @@ def print_to_stderr(text: str) -> None:
     click.echo(text, err=True)
 
 
+def ask(question: str) -> bool:
+    """Ask a question; return False for no, and if standard input has no answer."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        print_to_stderr("")  # ends the line of the question
+        return False
+
+
 @contextmanager
 def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
     """Open the catalog for reading; raises UsageError if there is no library."""
@@ -118,10 +127,13 @@ def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
     rows = [tuple(escape_terminal_line(cell) for cell in row) for row in rows]
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     widths[-1] = 0
-    styled = sys.stdout.isatty()
-    for number, row in enumerate([header, *rows]):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo(click.style(line.rstrip(), bold=styled and number == 0))
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    ]
+    click.secho(lines[0], bold=True)
+    for line in lines[1:]:
+        click.echo(line)
 
 
 def shorten(text: str, limit: int) -> str:

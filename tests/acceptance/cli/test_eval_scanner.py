@@ -30,11 +30,3 @@ def test_a_corpus_is_measured(fork_server: ForkServer, tmp_path: Path, corpus: P
     report = skillbus("eval", "scanner", str(corpus), "--out", str(out), "--json").data
     assert report == json.loads(out.read_text())
     assert report["kinds"]["malicious"] == {"wipes": {"skills": 1, "flagged": 1}}
-
-
-def test_a_folder_that_is_no_corpus_says_what_one_is(
-    fork_server: ForkServer, tmp_path: Path
-) -> None:
-    skillbus = Skillbus(fork_server, tmp_path / "home")
-    run = skillbus("eval", "scanner", str(tmp_path), code=2)
-    assert "a corpus holds malicious/ and benign/" in run.err

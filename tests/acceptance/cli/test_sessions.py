@@ -49,7 +49,7 @@ def pottery(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
     return skillbus
 
 
-@pytest.fixture(params=["processes", "serve"])
+@pytest.fixture(scope="module", params=["processes", "serve"])
 def library(request: pytest.FixtureRequest, pottery: Skillbus) -> Iterator[Skillbus]:
     if request.param == "processes":
         yield pottery

@@ -13,6 +13,7 @@ from skills.bundle.escaping import escape_terminal_line
 from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     print_json,
     print_table,
@@ -137,11 +138,13 @@ def _summarize(change: dict[str, Any] | None) -> str:
     if change is None:
         return "nothing is held back"
     parts = [f"+{change['added_lines']} -{change['removed_lines']} lines"]
-    parts += [f"{len(paths)} files {kind}" for kind, paths in change["files"].items() if paths]
-    parts += [f"{len(change['scripts'])} scripts"] if change["scripts"] else []
     parts += [
-        f"{len(found)} findings {kind}" for kind, found in change["findings"].items() if found
+        f"{format_count(len(found), name)} {kind}"
+        for name in ("file", "finding")
+        for kind, found in change[f"{name}s"].items()
+        if found
     ]
+    parts += [format_count(len(change["scripts"]), "script")] if change["scripts"] else []
     parts += [f"{escape_terminal_line(one['field'])} changed" for one in change["fields"]]
     return f"revision {change['to']} is held back: {', '.join(parts)}"
 

@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 import click
 
 from workers.audit.log import AuditLog, AuditRecord
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import (
+    format_count,
+    json_option,
+    print_json,
+    print_table,
+    print_to_stderr,
+    read_settings,
+)
 from workers.cli.operations.tokens import parse_duration
 
 _MAX_RECORDS = 1_000_000
@@ -59,10 +66,11 @@ def audit(
       skillbus audit --principal ci --outcome refused --json
     """
     earliest = ""
-    if since:
+    if since is not None:
         begin = max(0.0, time.time() - parse_duration(since, "--since"))
         earliest = datetime.fromtimestamp(begin, UTC).isoformat()
     found: deque[AuditRecord] = deque(maxlen=limit)
+    count = 0
     for record in AuditLog(read_settings(ctx)).read():
         if (
             principal in (None, record.principal)
@@ -72,6 +80,7 @@ def audit(
             and record.time >= earliest
         ):
             found.append(record)
+            count += 1
     if as_json:
         print_json([asdict(record) for record in found])
     elif not found:
@@ -83,4 +92,8 @@ def audit(
                 for one in found
             ],
             ("time", "principal", "action", "outcome", "request", "object"),
+        )
+    if count > limit:
+        print_to_stderr(
+            f"{format_count(count - limit, 'earlier record')}; --limit shows more of them"
         )

@@ -64,7 +64,7 @@ def export(ctx: click.Context, out: Path | None) -> None:
                     file.write(line + "\n")
         except OSError as error:
             raise UsageError(f"{out}: {error.strerror}") from None
-    click.echo(f"{count} outcomes written to {out}")
+    click.echo(f"{format_count(count, 'outcome')} written to {out}")
 
 
 @outcomes.command("owners")
