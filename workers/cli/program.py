@@ -13,7 +13,7 @@ import click
 
 from config.errors import MisconfiguredError, SkillbusError, UsageError
 from workers.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
-from workers.cli.folder_path import FolderPath
+from workers.cli.parameter_types import FolderPath
 
 _COMMANDS = {
     "sync": "workers.cli.library.sync:sync",

@@ -108,6 +108,13 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         (["eval", "ablation", "tasks.jsonl", "--out", "t.csv"], ".md or .json"),
         (["eval", "ablation", "tasks.jsonl"], "no task has `gt_skill_ids`"),
         (["eval", "paging", "SKILL.md", "--miss", "-1"], "-1.0 is not in the range"),
+        (["eval", "paging", "SKILL.md", "--miss", "nan"], "'nan' is not a number"),
+        (["outcomes", "forget", "--older-than", "nan"], "'nan' is not a number"),
+        (
+            ["sources", "add", "https://example.org/a.git", "--poll-seconds", "-1"],
+            "is not in the range",
+        ),
+        (["sources", "add", "https://example.org/.git"], "give --source ID"),
         (["eval", "paging", "SKILL.md", "--method", "nearest"], "'nearest' is not one of"),
         (["eval", "learning", "tasks.jsonl", "--scenario", "x"], "scenarios: clean"),
         (["eval", "learning", "tasks.jsonl", "--arm", "x"], "arms: without, memory"),

@@ -16,7 +16,7 @@ from workers.cli.common import (
     progress_bar,
     read_settings,
 )
-from workers.cli.folder_path import FolderPath
+from workers.cli.parameter_types import FolderPath
 
 if TYPE_CHECKING:
     from workers.backup.folder import Manifest
@@ -102,6 +102,4 @@ def _summarise(manifest: Manifest) -> dict[str, object]:
 def _warn_missing(manifest: Manifest) -> None:
     if manifest.missing:
         count = format_count(manifest.missing, "skill")
-        print_to_stderr(
-            f"{count} changed during the copy, and are ingested again once restored"
-        )
+        print_to_stderr(f"{count} changed during the copy, and are ingested again once restored")

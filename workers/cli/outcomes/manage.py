@@ -28,6 +28,7 @@ from workers.cli.common import (
     print_table,
     read_settings,
 )
+from workers.cli.parameter_types import NumberRange
 
 
 @click.group()
@@ -115,7 +116,7 @@ def _link_without(settings: Settings) -> None:
 )
 @click.option(
     "--older-than",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     metavar="DAYS",
     help="Forget queries that were answered more than DAYS days ago, with their outcomes.",
 )
