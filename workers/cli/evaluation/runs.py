@@ -52,7 +52,7 @@ def list_runs(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json([describe_summary(one) for one in found])
     elif found:
-        rows: list[tuple[str, ...]] = [
+        rows = [
             (
                 one.evaluation_id,
                 datetime.fromtimestamp(one.made, UTC).strftime("%Y-%m-%d %H:%M"),
@@ -90,7 +90,7 @@ def compare(ctx: click.Context, before: str, after: str, as_json: bool) -> None:
     click.echo(f"{format_count(found.paired, 'prompt')} in both runs, {found.unpaired} in one only")
     for name, old, new in found.settings:
         click.echo(safe_line(f"{name}: {_format_value(old)} before, {_format_value(new)} after"))
-    rows: list[tuple[str, ...]] = [
+    rows = [
         (one.name, f"{one.before:.3f}", f"{one.after:.3f}", _format_change(one.change))
         for one in found.measures
     ]

@@ -16,7 +16,7 @@ from workers.cli.common import (
     format_count,
     json_option,
     print_json,
-    print_table,
+    print_list,
     read_settings,
     require_source,
 )
@@ -100,16 +100,7 @@ def list_pins(ctx: click.Context, as_json: bool) -> None:
     """List the pinned skills with the reasons."""
     with open_revision_reader(read_settings(ctx)) as reader:
         rows = reader.describe_pins()
-    if as_json:
-        print_json(rows)
-    elif not rows:
-        click.echo("no pinned skills")
-    else:
-        columns = ("skill_id", "seq", "pinned_at", "reason")
-        print_table(
-            [tuple(str(row[column]) for column in columns) for row in rows],
-            ("skill id", "revision", "pinned at", "reason"),
-        )
+    print_list(rows, as_json, ("skill_id", "seq", "pinned_at", "reason"), "no pinned skills")
 
 
 @pins.command("drift")

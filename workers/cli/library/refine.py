@@ -116,7 +116,7 @@ def _print_estimate(settings: Settings, source_id: str | None, as_json: bool) ->
     if as_json:
         print_json(_estimate_data(found))
         return
-    rows: list[tuple[str, ...]] = [
+    rows = [
         (one.stage, *(f"{getattr(one, name):,}" for name in _ESTIMATED)) for one in found.stages
     ]
     print_table(rows, ("stage", "skills", "calls", "prompt tokens", "answer tokens, at most"))

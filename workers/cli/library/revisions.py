@@ -15,7 +15,7 @@ from workers.cli.common import (
     ask,
     json_option,
     print_json,
-    print_table,
+    print_list,
     print_to_stderr,
     read_settings,
 )
@@ -40,15 +40,7 @@ def show_history(ctx: click.Context, skill_id: str, as_json: bool) -> None:
 
     with open_revision_reader(read_settings(ctx)) as reader:
         rows = [revision_row(one) for one in reader.list_revisions(skill_id)]
-    if as_json:
-        print_json(rows)
-    elif not rows:
-        click.echo("no revision is kept")
-    else:
-        print_table(
-            [tuple("" if row[name] is None else str(row[name]) for name in _ROW) for row in rows],
-            ("revision", "state", "published", "safety", "lines", "licence", "withheld"),
-        )
+    print_list(rows, as_json, _ROW, "no revision is kept")
 
 
 @click.command("diff")

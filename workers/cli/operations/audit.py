@@ -13,8 +13,7 @@ from workers.audit.log import AuditLog, AuditRecord
 from workers.cli.common import (
     format_count,
     json_option,
-    print_json,
-    print_table,
+    print_list,
     print_to_stderr,
     read_settings,
 )
@@ -81,18 +80,8 @@ def audit(
         ):
             found.append(record)
             count += 1
-    if as_json:
-        print_json([asdict(record) for record in found])
-    elif not found:
-        click.echo("no records")
-    else:
-        print_table(
-            [
-                (one.time, one.principal, one.action, one.outcome, one.request_id, one.object)
-                for one in found
-            ],
-            ("time", "principal", "action", "outcome", "request", "object"),
-        )
+    columns = ("time", "principal", "action", "outcome", "request_id", "object")
+    print_list([asdict(record) for record in found], as_json, columns, "no records")
     if count > limit:
         print_to_stderr(
             f"{format_count(count - limit, 'earlier record')}; --limit shows more of them"

@@ -23,8 +23,7 @@ from workers.agent_hook.installation import (
 from workers.cli.common import (
     ask,
     json_option,
-    print_json,
-    print_table,
+    print_list,
     print_to_stderr,
     read_settings,
 )
@@ -179,11 +178,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
                     "commands": found,
                 }
             )
-    if as_json:
-        print_json(rows)
-        return
-    cells = [tuple(str(row[name]) for name in ("agent", "scope", "state", "file")) for row in rows]
-    print_table(cells, ("agent", "scope", "state", "file"))
+    print_list(rows, as_json, ("agent", "scope", "state", "file"))
 
 
 def _describe(found: dict[str, str], command: str) -> str:

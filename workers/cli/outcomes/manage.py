@@ -78,9 +78,7 @@ def owners(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json([{"owner": owner, "outcomes": count} for owner, count in counts.items()])
     elif counts:
-        table: list[tuple[str, ...]] = [
-            (owner or "(this machine)", str(count)) for owner, count in counts.items()
-        ]
+        table = [(owner or "(this machine)", str(count)) for owner, count in counts.items()]
         print_table(table, ("owner", "outcomes"))
     else:
         click.echo("no outcomes")
