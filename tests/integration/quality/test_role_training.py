@@ -18,6 +18,7 @@ from workers.training.model_card import make_model_card
 from workers.training.role_training import (
     Example,
     Hyperparameters,
+    TrainingResult,
     accuracy_and_macro_f1,
     confusion_matrix,
     fit,
@@ -25,10 +26,16 @@ from workers.training.role_training import (
     train_roles,
 )
 
+Training = tuple[list[Example], TrainingResult, list[tuple[int, int]]]
+
 
 @pytest.fixture
 def examples(tmp_path: Path) -> list[Example]:
-    folder, file = write_labelled(tmp_path)
+    return read_examples(tmp_path)
+
+
+def read_examples(base: Path) -> list[Example]:
+    folder, file = write_labelled(base)
     labels = read_labels([file])
     parsed = read_skills(sorted(labels), {"made": folder})
     return [make_example(name, parsed[name], labels[name]) for name in sorted(labels)]
@@ -38,8 +45,17 @@ def ignore_progress(done: int, total: int) -> None:
     assert 0 < done <= total
 
 
-def test_each_skill_is_judged_by_the_others(examples: list[Example]) -> None:
-    trained = train_roles(examples, ignore_progress)
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """The examples of a training, what it made of them, and its steps."""
+    examples = read_examples(tmp_path_factory.mktemp("training"))
+    steps: list[tuple[int, int]] = []
+    return examples, train_roles(examples, lambda *step: steps.append(step)), steps
+
+
+def test_each_skill_is_judged_by_the_others(training: Training) -> None:
+    examples, trained, steps = training
+    assert steps == [(number, len(steps)) for number in range(1, len(steps) + 1)]
     assert set(trained.per_skill) == {example.skill_id for example in examples}
     lines = sum(example.counts.sum() for example in examples)
     for confusion in trained.confusions.values():
@@ -47,27 +63,20 @@ def test_each_skill_is_judged_by_the_others(examples: list[Example]) -> None:
     assert accuracy_and_macro_f1(trained.confusions["all"])[0] > 0.9
 
 
-def test_the_same_data_in_any_order_makes_the_same_weights(examples: list[Example]) -> None:
-    one, other = (train_roles(order, ignore_progress) for order in (examples, examples[::-1]))
+def test_the_same_data_in_any_order_makes_the_same_weights(training: Training) -> None:
+    examples, one, _ = training
+    other = train_roles(examples[::-1], ignore_progress)
     assert dump_weights(one.classifier) == dump_weights(other.classifier)
     assert one.hyperparameters == other.hyperparameters
 
 
-def test_a_card_tells_figures_and_no_text(examples: list[Example]) -> None:
-    card = make_model_card(
-        train_roles(examples, ignore_progress), examples, [Path("a/labels.json")], "made up"
-    )
+def test_a_card_tells_figures_and_no_text(training: Training) -> None:
+    examples, trained, _ = training
+    card = make_model_card(trained, examples, [Path("a/labels.json")], "made up")
     assert card["command"] == "skillbus train roles labels.json"
     assert card["skills"] == len(examples)
     assert sum(card["lines"].values()) == np.sum(card["confusion"])
     assert "tides" not in json.dumps(card)
-
-
-def test_progress_ends_with_the_last_fit(examples: list[Example]) -> None:
-    steps: list[tuple[int, int]] = []
-    train_roles(examples, lambda done, total: steps.append((done, total)))
-    assert [done for done, _ in steps] == list(range(1, len(steps) + 1))
-    assert steps[-1] == (len(steps), len(steps))
 
 
 def test_two_roles_are_enough(examples: list[Example]) -> None:
