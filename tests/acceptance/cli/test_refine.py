@@ -225,24 +225,3 @@ def test_serve_with_other_settings_is_not_waited_for(
     with library.serving():
         library.env.update(asked)
         assert "restart it" in library("refine", code=2).err
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"BASE_URL": "", "MODEL": ""}, "no language model is configured"),
-        ({"STAGES": '["select"]'}, "language_model.stages has none of"),
-    ],
-)
-def test_without_a_model_or_stage_it_says_what_to_set(
-    library: Skillbus, changes: dict[str, str], words: str
-) -> None:
-    library.env.update({f"SKILLBUS_LANGUAGE_MODEL__{name}": one for name, one in changes.items()})
-    assert words in library("refine", code=2).err
-    assert words in library("refine", "--estimate", code=2).err
-
-
-def test_a_stage_that_is_off_is_refused(library: Skillbus) -> None:
-    assert (
-        "record: not in language_model.stages" in library("refine", "--stage", "record", code=2).err
-    )

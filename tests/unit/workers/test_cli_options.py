@@ -10,11 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from config.errors import TransientError, UsageError
+from config.language_model_settings import ModelStage
+from config.settings import Settings
 from skills.bundle.model import Bundle
 from workers.backend.protocol import Backend
 from workers.cli.common import SyncProgress
 from workers.cli.evaluation.options import _poll_until_embedded, check_line_ranges
 from workers.cli.library.query import _print
+from workers.cli.library.refine import select_stages
 from workers.cli.library.sync import make_source_event, sync
 from workers.cli.operations.status import _library_lines
 from workers.cli.processes.worker import worker
@@ -59,7 +62,6 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         (["query"], "give the task as TEXT"),
         (["query", "fire a kiln", "--file", "SKILL.md"], "give the task as TEXT"),
         (["query", "--file", "none"], "none cannot be read: No such file"),
-        (["query", "--file", "."], "cannot be read: Is a directory"),
         (["query", "--file", "binary"], "binary is not UTF-8 text"),
         (["query", "-"], "standard input is not UTF-8 text"),
         (["query", "fire a kiln", "--filter", "colour=red"], "NAME one of source, licence,"),
@@ -67,13 +69,17 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         (["query", "fire a kiln", "--budget", "0"], "0 is not in the range"),
         (["query", "fire a kiln", "--budget", "9" * 20], "is not in the range"),
         (["query", "fire a kiln"], "run `skillbus sync DIR` first"),
+        (["query", "--obstacle", "it failed"], "--obstacle refers to a session"),
+        (["query", "fire a kiln", "--resend"], "--resend refers to a session"),
+        (["query", "fire a kiln", "--brief"], "--brief refers to a session"),
+        (["query", "fire a kiln", "--session", "x" * 201], "at most 200 printable"),
+        (["query", "fire a kiln", "--session", "tab\there"], "at most 200 printable"),
+        (["query", "--session", "s"], "give the task as TEXT"),
+        (["refine"], "no language model is configured"),
         (["dead", "list"], "no library in"),
         (["usage"], "no library in"),
         (["usage", "--days", "0"], "0 is not in the range"),
-        (["usage", "--days", "3651"], "3651 is not in the range"),
-        (["usage", "--limit", "0"], "0 is not in the range"),
         (["usage", "--unused", "--copies"], "give one of --unused,"),
-        (["usage", "--queries", "--unused"], "give one of --unused,"),
         (["usage", "--unanswered", "--skill", "a:b"], "--unanswered: queries belong to no skill"),
         (["usage", "--queries", "--source", "a"], "--queries: queries belong to no skill"),
         (["outcomes", "export"], "no library in"),
@@ -87,24 +93,18 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         (["outcome", "q", "a:b", "x", "helped"], "write SKILL OUTCOME"),
         (["outcome", "q", "a:b", "rejected"], "needs a reason"),
         (["outcome", "q", "a:b", "helped", "--reason", "redundant"], "needs a reason"),
-        (["outcome", "q", "a:b", "rejected", "--reason", "ugly"], "'ugly' is not one of"),
         (["outcome", "q", "a:b", "superseded"], "needs the other skill"),
         (["outcome", "q", "a:b", "superseded", "--other", "a:b"], "the skill itself"),
         (["outcome", "q", "a:b", "helped", "--other", "a:c"], "another skill is for"),
-        (["outcome", "q", "a:b", "helped", "--by", "me"], "'me' is not one of"),
         (["outcome", "q", "no-skill-id", "helped"], "skill_id"),
-        (["outcome", "q"], "OUTCOME"),
         (["links", "dismiss", "a:b", "a:c", "knows", "--reason", "x"], "'knows' is not one of"),
         (["links", "dismiss", "a:b", "a:c", "semantic", "--reason", " "], "needs a reason"),
         (["links", "dismiss", "a:b", "a:c", "semantic", "--reason", "a\nb"], "control characters"),
         (["links", "dismiss", "a:b", "a:c", "semantic", "--reason", "x" * 501], "more than 500"),
         (["tokens", "add", "ci", "--expires", ""], "--expires : write minutes, hours or days"),
         (["audit", "--since", ""], "--since : write minutes, hours or days"),
-        (["audit", "--since", "soon"], "--since soon: write minutes, hours or days"),
-        (["audit", "--limit", "9" * 20], "is not in the range"),
         (["eval", "bundles", "SKILL.md", "--budget", "9" * 20], "is not in the range"),
         (["eval", "bundles", "none.jsonl"], "none.jsonl cannot be read"),
-        (["eval", "ablation", "SKILL.md", "--bundle", "9" * 20], "is not in the range"),
         (["eval", "ablation", "tasks.jsonl", "--out", "t.csv"], ".md or .json"),
         (["eval", "ablation", "tasks.jsonl"], "no task has `gt_skill_ids`"),
         (["eval", "paging", "SKILL.md", "--miss", "-1"], "-1.0 is not in the range"),
@@ -115,7 +115,6 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
             "is not in the range",
         ),
         (["sources", "add", "https://example.org/.git"], "give --source ID"),
-        (["eval", "paging", "SKILL.md", "--method", "nearest"], "'nearest' is not one of"),
         (["eval", "learning", "tasks.jsonl", "--scenario", "x"], "scenarios: clean"),
         (["eval", "learning", "tasks.jsonl", "--arm", "x"], "arms: without, memory"),
         (["eval", "sessions", "tasks.jsonl"], "missing gt_skill_ids"),
@@ -124,7 +123,6 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         (["findings", "--level", "4"], "4 is not in the range"),
         (["sync", ""], "is empty; name a folder"),
         (["sync", "none"], "none does not exist; give the folder"),
-        (["sync", "none", "--dry-run"], "none does not exist; give the folder"),
         (["sync", "SKILL.md"], "SKILL.md is a file; give the folder"),
         (["watch", ""], "is empty; name a folder"),
         (["backup", ""], "is empty; name a folder"),
@@ -147,6 +145,21 @@ def test_wrong_arguments_are_refused(
     assert isinstance(result.exception, UsageError | SystemExit)
     assert result.stdout == ""
     assert said in f"{result.exception} {result.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("enabled", "stages", "said"),
+    [
+        ("select", (), "stages has none of roles"),
+        ("roles", ("record",), "record: not in language_"),
+    ],
+)
+def test_stages_that_are_off_do_not_refine(
+    enabled: str, stages: tuple[ModelStage, ...], said: str
+) -> None:
+    model = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "stages": [enabled]}
+    with pytest.raises(UsageError, match=said):
+        select_stages(Settings(language_model=model), stages)
 
 
 def test_lists_a_step_is_the_batch_size(tmp_path: Path) -> None:
