@@ -57,7 +57,7 @@ def list_runs(ctx: click.Context, as_json: bool) -> None:
                 one.evaluation_id,
                 datetime.fromtimestamp(one.made, UTC).strftime("%Y-%m-%d %H:%M"),
                 one.kind,
-                safe_line(one.name),
+                one.name,
                 f"{one.tasks}",
                 _first_measure(one),
             )
