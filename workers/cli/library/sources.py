@@ -216,6 +216,9 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
+    if not rows:
+        click.echo("no sources")
+        return
     print_table(
         [
             (
