@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import PermanentError, TransientError
-from tasks.sqlite_file import SqliteFile, is_busy
+from tasks.sqlite_file import SqliteFile, choose_advice, is_busy
 
 _OPEN_SECONDS = 10.0
 _META = """
@@ -45,7 +45,8 @@ class SharedFile:
             except sqlite3.DatabaseError as error:
                 if not is_busy(error):
                     raise PermanentError(
-                        f"{path}: the {self.content} cannot be opened ({error}); {self.advice}"
+                        f"{path}: the {self.content} cannot be opened ({error}); "
+                        f"{choose_advice(error, self.advice)}"
                     ) from error
                 if time.monotonic() > end:
                     raise TransientError(

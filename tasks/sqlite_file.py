@@ -19,6 +19,12 @@ def is_busy(error: sqlite3.Error) -> bool:
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def choose_advice(error: sqlite3.Error, if_damaged: str) -> str:
+    """Return what to do about a file that cannot be opened: it may be sound, as on a full disk."""
+    is_sound = isinstance(error, sqlite3.OperationalError)
+    return "check its permissions and the free space" if is_sound else if_damaged
+
+
 class SqliteFile:
     """A connection to a SQLite file in WAL mode, created readable by its owner only.
 

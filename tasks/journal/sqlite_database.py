@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from config.errors import PermanentError, TransientError
-from tasks.sqlite_file import SqliteFile, is_busy
+from tasks.sqlite_file import SqliteFile, choose_advice, is_busy
 
 SCHEMA_VERSION = 3
 
@@ -113,7 +113,7 @@ class JournalDatabase(SqliteFile):
             if is_busy(error):
                 raise TransientError(f"{path}: another process keeps the journal locked") from error
             raise PermanentError(
-                f"{path}: the journal cannot be opened ({error}); {_ADVICE}"
+                f"{path}: the journal cannot be opened ({error}); {choose_advice(error, _ADVICE)}"
             ) from error
         if version != SCHEMA_VERSION:
             self.connection.close()

@@ -36,3 +36,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         _, bracket, operation = item.name.partition("[")
         if bracket and not item.nodeid.endswith("]"):
             item._id = item.id.with_params(operation.removesuffix("]"))
+
+
+@pytest.fixture
+def copied(library: Skillbus, tmp_path: Path) -> Skillbus:
+    """A copy of the library of all tests, to be changed."""
+    return library.copy(tmp_path / "home")

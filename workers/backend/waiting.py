@@ -24,12 +24,12 @@ def wait_for_event(
 ) -> dict[str, Any]:
     """Wait until an event is done and `is_complete` holds, and return the outcome of the event.
 
-    on_poll: called at each poll. find_problem: used instead of the backend's `get_problem`. note:
-    called once with what the work waits for, if it waits. Raises UsageError or PermanentError with
-    the reason if the event failed, TransientError with the problem and `stalled_hint` if processing
-    is stalled.
+    poll_seconds: the longest pause between two polls; the first pauses are shorter. on_poll: called
+    at each poll. find_problem: used instead of the backend's `get_problem`. note: called once with
+    what the work waits for, if it waits. Raises UsageError or PermanentError with the reason if the
+    event failed, TransientError with the problem and `stalled_hint` if processing is stalled.
     """
-    is_noted = False
+    is_noted, pause = False, poll_seconds / 10
     while True:
         with untraced():
             status = backend.get_event_status(event_id)
@@ -44,4 +44,5 @@ def wait_for_event(
             if not is_noted and (reason := backend.get_wait_reason()):
                 note(reason)
                 is_noted = True
-        time.sleep(poll_seconds)
+        time.sleep(pause)
+        pause = min(1.2 * pause, poll_seconds)

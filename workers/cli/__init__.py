@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from workers.cli.exit_codes import EXIT_INTERRUPTED
+
 
 def main() -> None:
     """Run the command line, or the hook of an agent, which needs none of its modules."""
@@ -13,6 +15,8 @@ def main() -> None:
 
         if words[1:2] and words[1] in prompt_hook.AGENTS:
             sys.exit(prompt_hook.main(words[1:]))
-    from workers.cli import program  # slow to import
-
+    try:
+        from workers.cli import program  # slow to import
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
     program.main()

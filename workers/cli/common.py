@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -20,8 +20,6 @@ from graph.records import Source
 from skills.access import parse_groups
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 from workers.cli.audited import prepare_record
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _parse_groups(
@@ -98,6 +96,15 @@ def print_to_stderr(text: str) -> None:
     click.echo(text, err=True)
 
 
+def ask(question: str) -> bool:
+    """Ask a question; return False for no, and if standard input has no answer."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        print_to_stderr("")  # ends the line of the question
+        return False
+
+
 @contextmanager
 def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
     """Open the catalog for reading; raises UsageError if there is no library."""
@@ -113,15 +120,32 @@ def require_source(sources: Iterable[Source], source_id: str | None) -> None:
         raise UsageError(f"no source {source_id!r}; `skillbus sources list` names them")
 
 
-def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
+def print_table(rows: Iterable[Sequence[str]], header: Sequence[str]) -> None:
     """Print columns under a header; the last is not padded. Cells may hold untrusted text."""
-    rows = [tuple(escape_terminal_line(cell) for cell in row) for row in rows]
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    table = [header, *([escape_terminal_line(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     widths[-1] = 0
-    styled = sys.stdout.isatty()
-    for number, row in enumerate([header, *rows]):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo(click.style(line.rstrip(), bold=styled and number == 0))
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+    click.secho(lines[0], bold=True)
+    for line in lines[1:]:
+        click.echo(line)
+
+
+def print_list(
+    rows: Sequence[Mapping[str, Any]], as_json: bool, columns: Sequence[str], nothing: str = ""
+) -> None:
+    """Print rows as JSON, or as a table of some of their fields; `nothing` if there are none."""
+    if as_json:
+        print_json(rows)
+    elif not rows and nothing:
+        click.echo(nothing)
+    else:
+        cells = [["" if row[name] is None else str(row[name]) for name in columns] for row in rows]
+        header = ["revision" if name == "seq" else name.replace("_", " ") for name in columns]
+        print_table(cells, header)
 
 
 def shorten(text: str, limit: int) -> str:

@@ -13,7 +13,7 @@ import click
 
 from config.errors import MisconfiguredError, SkillbusError, UsageError
 from workers.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
-from workers.cli.folder_path import FolderPath
+from workers.cli.parameter_types import FolderPath
 
 _COMMANDS = {
     "sync": "workers.cli.library.sync:sync",
@@ -102,6 +102,7 @@ def main() -> None:
     """Run the command line; exit 0 done, 1 failed, 2 usage, 3 NO_SKILL_HIT, 4 newly failed."""
     for name in _CELERY_VARIABLES:
         os.environ.pop(name, None)
+    _open_closed_streams()
     try:
         _check_arguments(sys.argv[1:])
         # Commands return None; the result is the code of `Context.exit`.
@@ -115,10 +116,17 @@ def main() -> None:
         _exit_with_message(str(error), EXIT_USAGE)
     except SkillbusError as error:
         _exit_with_message(str(error), EXIT_FAILED)
-    except BrokenPipeError:
-        # The reader of the output has exited, so the rest is discarded.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_FAILED)
+    except OSError as error:  # such as a full disk below standard output, whose rest is discarded
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        where = f"{error.filename}: " if error.filename else ""
+        _exit_with_message(f"{where}{error.strerror or error}", EXIT_FAILED)
+
+
+def _open_closed_streams() -> None:
+    """Have a standard stream that the caller closed read nothing, and discard what is written."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 def _check_arguments(arguments: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from config.settings import OPTIONAL_STAGES
 from tasks.services import Services
 from workers.evaluation.bundles import evaluate_bundles
 from workers.evaluation.intervals import ConfidenceInterval, bootstrap_interval
-from workers.evaluation.metrics import routing_metrics_by_task
+from workers.evaluation.metrics import credit_also, routing_metrics_by_task
 from workers.evaluation.predictions import rank_tasks
 
 METRICS = ("Hit@1", "MRR@10", "nDCG@10", "R@10", "FC@10")
@@ -33,13 +33,11 @@ class AblationRow:
     differences: Mapping[str, ConfidenceInterval]
 
 
-def configurations(
-    stages: Sequence[str] = OPTIONAL_STAGES, bundles: bool = False
-) -> list[tuple[str, tuple[str, ...]]]:
+def configurations(*, bundles: bool) -> list[tuple[str, tuple[str, ...]]]:
     """Return (name, stages off): all stages, each stage off in turn, lexical
     stages only, BM25F only."""
-    ranking = [stage for stage in stages if stage not in _BUNDLE_STAGES]
-    single = [stage for stage in stages if bundles or stage in ranking]
+    ranking = [stage for stage in OPTIONAL_STAGES if stage not in _BUNDLE_STAGES]
+    single = [stage for stage in OPTIONAL_STAGES if bundles or stage in ranking]
     not_lexical = tuple(stage for stage in ranking if stage not in _LEXICAL_STAGES)
     return [
         (ALL_STAGES, ()),
@@ -91,7 +89,10 @@ def _measure(
 ) -> dict[str, list[float]]:
     """Return the values of each metric, in the order of the tasks."""
     needed = {task["task_id"]: set(task["gt_skill_ids"]) for task in tasks}
-    ranked = {one.task_id: one.skill_ids for one in rank_tasks(services, tasks, without)}
+    ranked = {
+        one.task_id: credit_also(task["gt_skill_ids"], task.get("also", ()), one.skill_ids)
+        for task, one in zip(tasks, rank_tasks(services, tasks, without), strict=True)
+    }
     rows = routing_metrics_by_task(needed, ranked)
     values = {name: [rows[task][name] for task in needed] for name in METRICS}
     if budget is not None:
@@ -150,8 +151,3 @@ def _intervals(found: Mapping[str, ConfidenceInterval]) -> dict[str, dict[str, f
         name: {field: round(value, 4) for field, value in interval._asdict().items()}
         for name, interval in found.items()
     }
-
-
-def tasks_with_gold_skills(tasks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the tasks with needed skills; tasks without cannot be scored."""
-    return [task for task in tasks if task.get("gt_skill_ids")]

@@ -3,7 +3,8 @@ other prompts meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -82,7 +83,10 @@ class ScenarioResult:
 
 
 class Replay:
-    """Replays scenarios against a library, which is not changed."""
+    """Replays scenarios against a library, which is not changed.
+
+    base: ranking of each prompt without learning, once `rank_base` was called.
+    """
 
     def __init__(
         self,
@@ -94,54 +98,39 @@ class Replay:
         """Set up a replay. arms: names of ARMS; the arm without learning is always included."""
         encoder: Encoder = CachingEncoder(services.encoder.get())
         self._services = replace(services, encoder=Lazy(lambda: encoder))
-        self._tasks = tasks
-        self._seed = seed
+        self.tasks = tasks
+        self.seed = seed
         self._arms = {name: ARMS[name] for name in ARMS if name in (WITHOUT, *arms)}
-        self._base: dict[str, Sequence[str]] = {}
+        self.base: dict[str, Sequence[str]] = {}
 
     def count_steps(self, scenarios: Sequence[Scenario]) -> int:
         """Return how many prompts are ranked for these scenarios."""
-        steps = len(self._tasks)
+        steps = len(self.tasks)
         for scenario in scenarios:
-            split = split_tasks(self._tasks, self._seed, drifts=scenario.drifts)
+            split = split_tasks(self.tasks, self.seed, drifts=scenario.drifts)
             asked = CHECKPOINTS * (len(split.held_out) + len(split.new))
             steps += (len(self._arms) - 1) * (asked + len(split.replayed))
         return steps
 
     def rank_base(self, on_step: Callable[[], None]) -> None:
         """Rank all prompts without any learning; needed once before `run`."""
-        with _open_store() as store:
-            services = ARMS[WITHOUT](replace(self._services, outcomes=store.outcomes), store.path)
-            for task in self._tasks:
-                self._base[task.task_id] = _rank(services, task)
+        with _open_store() as (store, folder):
+            services = ARMS[WITHOUT](replace(self._services, outcomes=store), folder)
+            for task in self.tasks:
+                self.base[task.task_id] = _rank(services, task)
                 on_step()
 
     def run(self, scenario: Scenario, on_step: Callable[[], None]) -> ScenarioResult:
         """Replay one scenario with each arm."""
-        split = split_tasks(self._tasks, self._seed, drifts=scenario.drifts)
+        split = split_tasks(self.tasks, self.seed, drifts=scenario.drifts)
         result = ScenarioResult(scenario.name)
         for name, learn in self._arms.items():
-            with _open_store() as store:
-                services = replace(self._services, outcomes=store.outcomes)
-                learn_here = partial(learn, services, store.path)
+            with _open_store() as (store, folder):
+                services = replace(self._services, outcomes=store)
+                learn_here = partial(learn, services, folder)
                 stream = _Stream(self, scenario, split, learn_here, learns=name != WITHOUT)
                 result.arms[name] = stream.run(on_step)
         return result
-
-    @property
-    def tasks(self) -> Sequence[LabelledTask]:
-        """All labelled prompts."""
-        return self._tasks
-
-    @property
-    def seed(self) -> int:
-        """Seed of splits, flips and poison."""
-        return self._seed
-
-    @property
-    def base(self) -> dict[str, Sequence[str]]:
-        """Ranking of each prompt without learning."""
-        return self._base
 
 
 class _Stream:
@@ -242,29 +231,14 @@ def _place(ranked: Sequence[str], skill_id: str) -> int:
     return ranked.index(skill_id) if skill_id in ranked else MAX_RANKED
 
 
-@dataclass(slots=True)
-class _OpenStore:
-    """A store of outcomes in a temporary folder, which is deleted at the end."""
-
-    folder: TemporaryDirectory[str]
-    outcomes: OutcomeStore
-
-    @property
-    def path(self) -> Path:
-        """The temporary folder."""
-        return Path(self.folder.name)
-
-    def __enter__(self) -> _OpenStore:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.outcomes.close()
-        self.folder.cleanup()
-
-
-def _open_store() -> _OpenStore:
-    folder = TemporaryDirectory(prefix="skillbus-eval-")
-    return _OpenStore(folder, SqliteOutcomeStore(Path(folder.name) / "outcomes.db"))
+@contextmanager
+def _open_store() -> Iterator[tuple[OutcomeStore, Path]]:
+    """Open a store of outcomes in a temporary folder, which is deleted at the end."""
+    with (
+        TemporaryDirectory(prefix="skillbus-eval-") as folder,
+        closing(SqliteOutcomeStore(Path(folder) / "outcomes.db")) as store,
+    ):
+        yield store, Path(folder)
 
 
 def _rank(services: Services, task: LabelledTask) -> list[str]:

@@ -17,6 +17,7 @@ from skills.outcomes.model import (
     OutcomeKind,
     Reporter,
 )
+from workers.evaluation.predictions import right_skills
 
 BUNDLE = 5
 """Number of skills of an answer about which outcomes are reported: the first of the ranking."""
@@ -93,7 +94,7 @@ class Split:
 def read_tasks(rows: Sequence[dict[str, Any]]) -> list[LabelledTask]:
     """Return the tasks that have skills."""
     return [
-        LabelledTask(row["task_id"], row["instruction"], tuple(row["gt_skill_ids"]))
+        LabelledTask(row["task_id"], row["instruction"], right_skills(row))
         for row in rows
         if row.get("gt_skill_ids")
     ]

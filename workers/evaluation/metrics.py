@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from skills.record import Role
 
@@ -17,6 +17,25 @@ CUTOFFS = (5, 10, 20, 50)
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 Ranges = Sequence[Sequence[int]]
+
+
+def credit_also(needed: Iterable[str], also: Collection[str], ranked: Sequence[str]) -> list[str]:
+    """Return a ranking to score: a skill of `also` counts in place of a needed skill behind it.
+
+    The two swap places, so that no other rank changes. needed, also: right skills of the task.
+    """
+    ids = list(ranked)
+    place = {skill_id: at for at, skill_id in enumerate(ids)}
+    behind = sorted(set(needed), key=lambda one: (place.get(one, len(ids)), one))
+    for at, skill_id in enumerate(ranked):
+        if skill_id in behind:
+            behind.remove(skill_id)
+        elif skill_id in also and behind:
+            last = behind.pop()
+            ids[at] = last
+            if last in place:
+                ids[place[last]] = skill_id
+    return ids
 
 
 def routing_metrics(

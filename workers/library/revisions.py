@@ -25,6 +25,8 @@ from tasks.query.policy_filter import make_policy
 from workers.library.skill_data import explain_unpublished, finding_data, format_time
 
 _MAX_ATTEMPTS = 3
+_MAX_DIGITS = 19
+"""Of a sequence number in 64 bits."""
 _CONTEXT_LINES = 2
 _MAX_CONTEXT_CHARACTERS = 2_000
 
@@ -78,7 +80,7 @@ class RevisionReader:
     def parse_name(self, name: str) -> tuple[str, int | None]:
         """Split `SKILL_ID@SEQ` into both; seq is None without one. An id may itself hold an `@`."""
         skill_id, at, seq = name.rpartition("@")
-        is_revision = bool(at) and seq.isascii() and seq.isdigit()
+        is_revision = bool(at) and seq.isascii() and seq.isdigit() and len(seq) <= _MAX_DIGITS
         if not is_revision or self.graph.get_entries([name]):
             return name, None
         return skill_id, int(seq)

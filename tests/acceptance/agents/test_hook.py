@@ -203,7 +203,7 @@ def test_install_shows_the_change_and_asks(fork_server: ForkServer, tmp_path: Pa
     assert f"+++ {settings}" in shown
     assert "skillbus hook claude-code || exit 0" in shown
     refused = skillbus(*words, cwd=project, code=2)
-    assert "add --yes" in refused.err
+    assert "nothing was changed" in refused.err
     assert settings.read_text() == before
 
     skillbus(*words, "--yes", cwd=project)

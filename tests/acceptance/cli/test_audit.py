@@ -235,13 +235,12 @@ def test_the_list_is_filtered(fork_server: ForkServer, tmp_path: Path) -> None:
     assert len(listed("--action", "tokens.revoke")) == 2
     assert len(listed("--action", "token")) == 0
     assert len(listed("--outcome", "refused")) == 1
-    assert len(listed("--object", "ci", "--limit", "2")) == 2
+    cut = skillbus("audit", "--json", "--object", "ci", "--limit", "2")
+    assert (len(cut.data), cut.err) == (2, "1 earlier record; --limit shows more of them\n")
     assert len(listed("--since", "1h", "--principal", "other")) == 0
     assert len(listed("--since", "1h")) == 3
     assert len(listed("--since", "999999d")) == 3
     assert "tokens.revoke" in skillbus("audit").out
-    assert "--since soon" in skillbus("audit", "--since", "soon", code=2).err
-    assert "range" in skillbus("audit", "--limit", "9" * 20, code=2).err
 
 
 def test_every_changing_request_is_one_record(place: Place) -> None:

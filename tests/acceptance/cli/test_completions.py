@@ -41,15 +41,23 @@ def server() -> Iterator[LanguageModelServer]:
         yield started
 
 
-@pytest.fixture
-def library(fork_server: ForkServer, tmp_path: Path, server: LanguageModelServer) -> Skillbus:
-    """Ten synced skills, with the stage `record` on."""
-    write_topics(tmp_path / "skills")
-    skillbus = Skillbus(
-        fork_server, tmp_path / "home", **model_environment(server.url, '["record"]')
-    )
-    skillbus("sync", str(tmp_path / "skills"), "--source", "made", "--until", "searchable")
+@pytest.fixture(scope="module")
+def synced(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    """Ten synced skills."""
+    base = tmp_path_factory.mktemp("synced")
+    skillbus = Skillbus(fork_server, base / "home")
+    sync_made(skillbus, write_topics(base / "skills"))
     return skillbus
+
+
+@pytest.fixture
+def library(synced: Skillbus, tmp_path: Path, server: LanguageModelServer) -> Skillbus:
+    """A copy of it, with the stage `record` on."""
+    return synced.copy(tmp_path / "home", **model_environment(server.url, '["record"]'))
+
+
+def sync_made(skillbus: Skillbus, root: Path) -> None:
+    skillbus("sync", str(root), "--source", "made", "--until", "searchable")
 
 
 def found(skillbus: Skillbus, task: str = TASK) -> list[str]:
@@ -92,13 +100,16 @@ def test_a_stage_that_is_off_or_another_model_takes_it_back_at_once(library: Ski
 
 
 def test_an_edit_asks_again_and_loses_the_former_completion(
-    library: Skillbus, server: LanguageModelServer, tmp_path: Path
+    fork_server: ForkServer, server: LanguageModelServer, tmp_path: Path
 ) -> None:
+    environment = model_environment(server.url, '["record"]')
+    library = Skillbus(fork_server, tmp_path / "home", **environment)
+    sync_made(library, write_topics(tmp_path / "skills"))
     library("refine")
     asked = server.requests
     path = tmp_path / "skills" / "cheese-ripening" / "SKILL.md"
     path.write_text(path.read_text(encoding="utf-8") + "\nTurn it daily.\n", encoding="utf-8")
-    library("sync", str(tmp_path / "skills"), "--source", "made", "--until", "searchable")
+    sync_made(library, tmp_path / "skills")
     assert found(library) == []
     library("refine")
     assert server.requests == asked + 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from pathlib import Path
 
@@ -27,13 +26,6 @@ def root(skillbus: Skillbus, tmp_path: Path) -> Path:
     return root
 
 
-@pytest.fixture
-def copied(library: Skillbus, tmp_path: Path) -> Skillbus:
-    """A copy of the library of all tests, to bury letters in."""
-    shutil.copytree(library.home, tmp_path / "home")
-    return Skillbus(library.server, tmp_path / "home")
-
-
 def bury(home: Path, task: str, *ids: str, reason: str = "it broke", body: str = "") -> str:
     now = time.time()
     letter = DeadLetter(new_dead_letter_id(now), task, ids, reason, 3, "", body, now)
@@ -45,10 +37,6 @@ def bury(home: Path, task: str, *ids: str, reason: str = "it broke", body: str =
 
 def letters(skillbus: Skillbus) -> list[str]:
     return [letter["id"] for letter in skillbus("dead", "list", "--json").data]
-
-
-def test_without_a_library_there_is_nothing_to_list(skillbus: Skillbus) -> None:
-    assert "no library in" in skillbus("dead", "list", code=2).err
 
 
 def test_letters_are_listed_and_shown(copied: Skillbus) -> None:

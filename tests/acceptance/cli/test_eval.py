@@ -54,13 +54,7 @@ def test_ablation(examples: Skillbus, tmp_path: Path) -> None:
     assert out.read_text(encoding="utf-8").count("\n| without ") == len(OPTIONAL_STAGES)
 
 
-def test_what_is_refused(examples: Skillbus, tmp_path: Path) -> None:
-    tasks = write_tasks(tmp_path / "tasks.jsonl", {"task_id": "x", "instruction": "bake bread"})
-    assert "gt_skill_ids" in examples("eval", "ablation", tasks, code=2).err
-    assert ".md or .json" in examples("eval", "ablation", tasks, "--out", "t.csv", code=2).err
-    for option in (("bundles", tasks, "--budget"), ("ablation", tasks, "--bundle")):
-        assert "range" in examples("eval", *option, "9" * 20, code=2).err
-    assert "missing.jsonl" in examples("eval", "bundles", "missing.jsonl", code=2).err
+def test_tasks_of_another_library_are_refused(examples: Skillbus, tmp_path: Path) -> None:
     row = {"task_id": "x", "instruction": "bake bread", "gt_skill_ids": ["shop:bread"]}
     other = write_tasks(tmp_path / "other.jsonl", row)
     for command in ("routing", "bundles", "ablation"):

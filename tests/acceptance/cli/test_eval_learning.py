@@ -49,6 +49,7 @@ def test_every_stream_is_replayed_alike(examples: Skillbus, prompts: str, tmp_pa
     data = examples(*command, "--out", str(out), "--plots", str(tmp_path / "plots")).data
     assert json.loads(out.read_text(encoding="utf-8")) == data
     assert data["replayed"] + data["held_out"] + data["of_new_skills"] == 10
+    assert data["left_out"] == 0
     for arms in data["scenarios"].values():
         assert arms.keys() == {"without", "memory", "links", "training", "all"}
         for checkpoints in arms.values():
@@ -56,7 +57,8 @@ def test_every_stream_is_replayed_alike(examples: Skillbus, prompts: str, tmp_pa
             assert all(0 <= one["held_out"]["Hit@1"] <= 1 for one in checkpoints)
     assert "places_gained_by_poisoned" in data["scenarios"]["poisoned"]["memory"][-1]
     assert len(list((tmp_path / "plots").glob("learning-*.svg"))) == len(data["scenarios"])
-    assert examples(*command).data == data
+    again = examples(*command, "--scenario", "poisoned").data["scenarios"]
+    assert again == {"poisoned": data["scenarios"]["poisoned"]}
 
 
 def test_outcomes_of_the_library_itself_stay_as_they_are(examples: Skillbus, prompts: str) -> None:
@@ -66,10 +68,7 @@ def test_outcomes_of_the_library_itself_stay_as_they_are(examples: Skillbus, pro
     assert examples("outcomes", "export").out == before
 
 
-def test_wrong_input(examples: Skillbus, prompts: str, tmp_path: Path) -> None:
-    command = ("eval", "learning", prompts)
-    assert "scenarios: clean" in examples(*command, "--scenario", "x", code=2).err
-    assert "arms: without, memory" in examples(*command, "--arm", "x", code=2).err
+def test_wrong_input(examples: Skillbus, tmp_path: Path) -> None:
     single = tmp_path / "single.jsonl"
     single.write_text(
         json.dumps({"task_id": "a", "instruction": "b", "gt_skill_ids": ["examples:log-triage"]}),
@@ -94,6 +93,3 @@ def test_prompts_for_skills_that_are_missing_are_left_out(
     assert "1 of 11 prompts are left out" in ran.err
     assert "shop:origami" in ran.err
     assert ran.data["left_out"] == 1
-    data = examples("eval", "learning", prompts, *command).data
-    assert data["left_out"] == 0
-    assert data["scenarios"] == ran.data["scenarios"]

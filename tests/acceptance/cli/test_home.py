@@ -19,6 +19,12 @@ TASK = "fire stoneware in an electric kiln"
 READERS = (["query", TASK], ["skills", "list"], ["status"])
 
 
+@pytest.fixture
+def crafts(library: Skillbus) -> str:
+    """The folder of the library of all tests, and of its copy."""
+    return str(library.home.parent / "crafts")
+
+
 def _failed(skillbus: Skillbus, *args: str, code: int = 1) -> str:
     error = skillbus(*args, code=code).err
     assert "Traceback" not in error
@@ -33,33 +39,30 @@ def test_a_file_as_home(skillbus: Skillbus, folder: Path) -> None:
         assert "SKILLBUS_HOME" in error
 
 
-def test_a_catalog_of_another_version(skillbus: Skillbus, folder: Path) -> None:
-    skillbus("sync", str(folder))
-    with sqlite3.connect(skillbus.home / "graph.db") as connection:
+def test_a_catalog_of_another_version(copied: Skillbus, crafts: str) -> None:
+    with sqlite3.connect(copied.home / "graph.db") as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    for command in (["sync", str(folder)], *READERS):
-        assert "schema 99" in _failed(skillbus, *command)
+    for command in (["sync", crafts], *READERS):
+        assert "schema 99" in _failed(copied, *command)
 
 
-def test_a_journal_of_another_version(skillbus: Skillbus, folder: Path) -> None:
-    skillbus("sync", str(folder))
-    with sqlite3.connect(skillbus.home / "journal.db") as connection:
+def test_a_journal_of_another_version(copied: Skillbus, crafts: str) -> None:
+    with sqlite3.connect(copied.home / "journal.db") as connection:
         connection.execute("UPDATE meta SET schema_version = 99")
     connection.close()
-    assert "schema 99" in _failed(skillbus, "sync", str(folder))
+    assert "schema 99" in _failed(copied, "sync", crafts)
 
 
-def test_an_index_of_another_model(skillbus: Skillbus, folder: Path) -> None:
-    skillbus("sync", str(folder))
-    before = skillbus.skills()
-    file = skillbus.home / "index" / "revisions.sqlite"
+def test_an_index_of_another_model(copied: Skillbus, crafts: str) -> None:
+    before = copied.skills()
+    file = copied.home / "index" / "revisions.sqlite"
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE meta SET value = 'other-model' WHERE name = 'model'")
     connection.close()
-    for command in (["sync", str(folder)], ["query", TASK]):
-        assert "other-model" in _failed(skillbus, *command)
-    assert skillbus.skills() == before, "never mixed, and nothing lost"
+    for command in (["sync", crafts], ["query", TASK]):
+        assert "other-model" in _failed(copied, *command)
+    assert copied.skills() == before, "never mixed, and nothing lost"
 
 
 def test_a_damaged_catalog(skillbus: Skillbus, folder: Path) -> None:
@@ -93,31 +96,29 @@ def test_a_new_catalog_with_an_old_index(skillbus: Skillbus, folder: Path) -> No
 
 
 @pytest.mark.parametrize("what", ["revisions.sqlite", "terms/meta.json", "terms/delta/meta.json"])
-def test_a_damaged_index(skillbus: Skillbus, folder: Path, what: str) -> None:
-    skillbus("sync", str(folder))
-    expected = snapshot(skillbus.home)
-    _ruin(skillbus.home / "index" / what)
-    for command in (["sync", str(folder)], ["query", TASK]):
-        error = _failed(skillbus, *command)
+def test_a_damaged_index(copied: Skillbus, crafts: str, what: str) -> None:
+    expected = snapshot(copied.home)
+    _ruin(copied.home / "index" / what)
+    for command in (["sync", crafts], ["query", TASK]):
+        error = _failed(copied, *command)
         assert "delete that folder" in error
-    folder_named = skillbus.home / "index" / ("terms" if "terms" in what else "")
+    folder_named = copied.home / "index" / ("terms" if "terms" in what else "")
     shutil.rmtree(folder_named)
-    skillbus("sync", str(folder))
-    assert snapshot(skillbus.home) == expected
-    assert skillbus.chosen(TASK)[0] == "crafts:kiln-firing"
-    assert {row["state"] for row in skillbus("doctor", "--json").data} == {"ok"}
+    copied("sync", crafts)
+    assert snapshot(copied.home) == expected
+    assert copied.chosen(TASK)[0] == "crafts:kiln-firing"
+    assert {row["state"] for row in copied("doctor", "--json").data} == {"ok"}
 
 
-def test_a_damaged_journal(skillbus: Skillbus, folder: Path) -> None:
-    skillbus("sync", str(folder))
-    before = skillbus.skills()
-    file = skillbus.home / "journal.db"
+def test_a_damaged_journal(copied: Skillbus, crafts: str) -> None:
+    before = copied.skills()
+    file = copied.home / "journal.db"
     _ruin(file)
-    assert "move it away" in _failed(skillbus, "sync", str(folder))
-    assert skillbus.chosen(TASK)[0] == "crafts:kiln-firing"
+    assert "move it away" in _failed(copied, "sync", crafts)
+    assert copied.chosen(TASK)[0] == "crafts:kiln-firing"
     file.rename(file.with_suffix(".bad"))
-    skillbus("sync", str(folder))
-    assert skillbus.skills() == before
+    copied("sync", crafts)
+    assert copied.skills() == before
 
 
 def _ruin(file: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -30,15 +29,12 @@ CLOSED = {
 }
 RUNS = {
     "sync": (["sync", "library", "--source", "s"], {}),
-    "query": (["query", "a task"], {}),
     "serve": (["serve"], {}),
     "mcp": (["mcp"], {}),
     "gateway": (["gateway", "--listen", f"127.0.0.1:{free_port()}"], CLOSED),
     "consume": (["consume"], CLOSED),
     "worker": (["worker"], CLOSED),
     "reindex": (["reindex"], CLOSED),
-    "eval": (["eval", "routing", "tasks.jsonl"], {}),
-    "train": (["train", "roles", "labels.json", "--skills", "s=library"], {}),
 }
 """Commands of each way to start: with Celery in the process, with servers, with children."""
 SIGNS = {"serve": "serving "}
@@ -63,9 +59,6 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "library" / "one" / "SKILL.md").write_text(
         "---\nname: one\ndescription: Tightens bolts\n---\n# One\n\nTurn the key.\n"
     )
-    task = {"task_id": "1", "query": "x", "gt_skill_ids": ["s:one"]}
-    (folder / "tasks.jsonl").write_text(json.dumps(task) + "\n")
-    (folder / "labels.json").write_text("{}")
     return folder
 
 

@@ -57,17 +57,24 @@ def server() -> Iterator[LanguageModelServer]:
         yield started
 
 
-@pytest.fixture
-def library(fork_server: ForkServer, tmp_path: Path) -> Skillbus:
+@pytest.fixture(scope="module")
+def synced(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
     """A synced library of four skills, without a model."""
+    base = tmp_path_factory.mktemp("synced")
     for name, text in TEXTS.items():
-        folder = tmp_path / "skills" / name
+        folder = base / "skills" / name
         folder.mkdir(parents=True)
         header = f"---\nname: {name}\ndescription: {text}\n---\n"
         (folder / "SKILL.md").write_text(f"{header}# {name}\n\n1. {text}.\n", encoding="utf-8")
-    skillbus = Skillbus(fork_server, tmp_path / "home")
-    skillbus("sync", str(tmp_path / "skills"), "--source", "port", "--until", "embedded")
+    skillbus = Skillbus(fork_server, base / "home")
+    skillbus("sync", str(base / "skills"), "--source", "port")
     return skillbus
+
+
+@pytest.fixture
+def library(synced: Skillbus, tmp_path: Path) -> Skillbus:
+    """A copy of it."""
+    return synced.copy(tmp_path / "home")
 
 
 def with_model(library: Skillbus, server: LanguageModelServer, **settings: str) -> Skillbus:

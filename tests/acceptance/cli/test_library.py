@@ -21,15 +21,6 @@ def test_the_version_needs_no_library(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_help_has_examples(library: Skillbus) -> None:
-    for command in ("sync", "watch", "query", "serve"):
-        assert "Examples:" in library(command, "--help").out or "Example:" in (
-            library(command, "--help").out
-        )
-    assert "Examples:" in library("--help").out
-    library("no-such-command", code=2)
-
-
 def test_skills_are_listed(library: Skillbus) -> None:
     rows = library("skills", "list", "--json").data
     assert len(rows) == 11
@@ -49,20 +40,17 @@ def test_skills_are_listed(library: Skillbus) -> None:
     library("skills", "list", "--has-scripts", "maybe", code=2)
 
 
-def test_a_list_by_scripts_says_what_is_not_known(skillbus: Skillbus, folder: Path) -> None:
-    skillbus("sync", str(folder))
+def test_a_list_by_scripts_says_what_is_not_known(copied: Skillbus) -> None:
     by_scripts = ("skills", "list", "--has-scripts", "false", "--json")
-    listed = skillbus(*by_scripts)
+    listed = copied(*by_scripts)
     assert len(listed.data) == 10
     assert "are not listed" not in listed.err
-    with closing(SqliteSkillGraph(skillbus.home / "graph.db", writable=True)) as graph:
+    with closing(SqliteSkillGraph(copied.home / "graph.db", writable=True)) as graph:
         forget_scans(graph)
-    listed = skillbus(*by_scripts)
+    listed = copied(*by_scripts)
     assert listed.data == []
     assert "are not listed" in listed.err
-    unknown = skillbus(
-        "skills", "list", "--has-scripts", "unknown", "--state", "published", "--json"
-    )
+    unknown = copied("skills", "list", "--has-scripts", "unknown", "--state", "published", "--json")
     assert len(unknown.data) == 10
 
 

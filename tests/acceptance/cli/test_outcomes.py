@@ -98,39 +98,18 @@ def test_a_skill_that_was_not_in_the_bundle(skillbus: Skillbus) -> None:
 
 def test_wrong_reports_are_refused_and_nothing_is_stored(skillbus: Skillbus) -> None:
     query_id = ask(skillbus)
-    for args, code, text in (
-        (["unknown", KILN, "helped"], 2, "no answered query 'unknown'"),
-        ([query_id, "crafts:none", "helped"], 2, "no skill 'crafts:none'"),
-        ([query_id, KILN, "superseded", "--other", "crafts:none"], 2, "no skill 'crafts:none'"),
-        ([query_id, KILN, "liked"], 2, "one of used, helped"),
-        ([query_id, "helped"], 2, "a skill is required"),
-        ([query_id, KILN, "missing"], 2, "a skill is required"),
-        ([query_id, KILN, "x", "helped"], 2, "write SKILL OUTCOME"),
-        ([query_id, KILN, "rejected"], 2, "needs a reason"),
-        ([query_id, KILN, "helped", "--reason", "redundant"], 2, "needs a reason"),
-        ([query_id, KILN, "rejected", "--reason", "ugly"], 2, "ugly"),
-        ([query_id, KILN, "superseded"], 2, "needs the other skill"),
-        ([query_id, KILN, "superseded", "--other", KILN], 2, "the skill itself"),
-        ([query_id, KILN, "helped", "--other", "a:b"], 2, "another skill is for"),
-        ([query_id, KILN, "helped", "--by", "me"], 2, "me"),
-        ([query_id, "no-skill-id", "helped"], 2, "skill_id"),
-        ([query_id], 2, "OUTCOME"),
+    for args, text in (
+        (["unknown", KILN, "helped"], "no answered query 'unknown'"),
+        ([query_id, "crafts:none", "helped"], "no skill 'crafts:none'"),
+        ([query_id, KILN, "superseded", "--other", "crafts:none"], "no skill 'crafts:none'"),
     ):
-        result = skillbus("outcome", *args, code=code)
-        assert text in result.err, (args, result.err)
+        assert text in skillbus("outcome", *args, code=2).err
     assert exported(skillbus) == []
 
 
-def test_wrong_calls_of_outcomes(skillbus: Skillbus, tmp_path: Path) -> None:
-    assert "--query, --owner and --older-than" in skillbus("outcomes", "forget", code=2).err
-    both = skillbus("outcomes", "forget", "--owner", "x", "--older-than", "1", code=2)
-    assert "--owner and --older-than" in both.err
-    assert "-1" in skillbus("outcomes", "forget", "--older-than", "-1", code=2).err
+def test_an_export_to_no_folder_is_refused(skillbus: Skillbus, tmp_path: Path) -> None:
     target = tmp_path / "no" / "folder.jsonl"
     assert str(target) in skillbus("outcomes", "export", "--out", str(target), code=2).err
-    empty = skillbus.with_environment(SKILLBUS_HOME=str(tmp_path / "empty"))
-    assert "no library" in empty("outcomes", "export", code=2).err
-    assert "no library" in empty("outcome", "q", KILN, "helped", code=2).err
 
 
 def test_an_owner_without_anything_is_not_found(skillbus: Skillbus) -> None:

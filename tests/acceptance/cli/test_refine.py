@@ -22,14 +22,25 @@ def server() -> Iterator[LanguageModelServer]:
         yield started
 
 
-@pytest.fixture
-def library(fork_server: ForkServer, tmp_path: Path, server: LanguageModelServer) -> Skillbus:
-    """A synced library of three skills, with the stage `roles` on."""
+def sync_made(skillbus: Skillbus, root: Path) -> None:
+    skillbus("sync", str(root), "--source", "made", "--until", "searchable")
+
+
+@pytest.fixture(scope="module")
+def synced(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    """A synced library of three skills."""
+    base = tmp_path_factory.mktemp("synced")
     for name in NAMES:
-        write_skill(tmp_path / "skills", name, steps=30)
-    skillbus = Skillbus(fork_server, tmp_path / "home", **model_environment(server.url))
-    skillbus("sync", str(tmp_path / "skills"), "--source", "made", "--until", "searchable")
+        write_skill(base / "skills", name, steps=30)
+    skillbus = Skillbus(fork_server, base / "home")
+    sync_made(skillbus, base / "skills")
     return skillbus
+
+
+@pytest.fixture
+def library(synced: Skillbus, tmp_path: Path, server: LanguageModelServer) -> Skillbus:
+    """A copy of it, with the stage `roles` on."""
+    return synced.copy(tmp_path / "home", **model_environment(server.url))
 
 
 def roles_of(skillbus: Skillbus, skill_id: str) -> set[str]:
@@ -55,8 +66,9 @@ def bundle_roles(skillbus: Skillbus) -> set[str]:
 
 
 def test_skills_are_searchable_before_any_model_has_seen_them(
-    library: Skillbus, server: LanguageModelServer
+    library: Skillbus, synced: Skillbus, server: LanguageModelServer
 ) -> None:
+    sync_made(library, synced.home.parent / "skills")
     assert library.chosen("turn the capstan in the harbour")[0] == "made:capstan"
     assert server.requests == 0
     stages = library("status", "--json").data["language_model"]["refinement"]["stages"]
@@ -102,14 +114,17 @@ def test_an_evaluation_scores_the_roles_of_the_model(library: Skillbus, tmp_path
 
 
 def test_only_what_changed_is_asked_again(
-    library: Skillbus, server: LanguageModelServer, tmp_path: Path
+    fork_server: ForkServer, server: LanguageModelServer, tmp_path: Path
 ) -> None:
+    library = Skillbus(fork_server, tmp_path / "home", **model_environment(server.url))
+    write_skill(tmp_path / "skills", "capstan", steps=30)
+    sync_made(library, tmp_path / "skills")
     library("refine")
     asked = server.requests
-    assert library("refine").out.startswith("roles: 3 skills refined")
+    assert library("refine").out.startswith("roles: 1 skill refined")
     assert server.requests == asked
     write_skill(tmp_path / "skills", "capstan", steps=31)
-    library("sync", str(tmp_path / "skills"), "--source", "made", "--until", "searchable")
+    sync_made(library, tmp_path / "skills")
     library("refine")
     assert server.requests == asked + 1  # the first batch of the skill is as it was
 
@@ -210,24 +225,3 @@ def test_serve_with_other_settings_is_not_waited_for(
     with library.serving():
         library.env.update(asked)
         assert "restart it" in library("refine", code=2).err
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"BASE_URL": "", "MODEL": ""}, "no language model is configured"),
-        ({"STAGES": '["select"]'}, "language_model.stages has none of"),
-    ],
-)
-def test_without_a_model_or_stage_it_says_what_to_set(
-    library: Skillbus, changes: dict[str, str], words: str
-) -> None:
-    library.env.update({f"SKILLBUS_LANGUAGE_MODEL__{name}": one for name, one in changes.items()})
-    assert words in library("refine", code=2).err
-    assert words in library("refine", "--estimate", code=2).err
-
-
-def test_a_stage_that_is_off_is_refused(library: Skillbus) -> None:
-    assert (
-        "record: not in language_model.stages" in library("refine", "--stage", "record", code=2).err
-    )

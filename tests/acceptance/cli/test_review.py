@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -131,29 +131,29 @@ def add_file(folder: Path) -> None:
     (folder / "data.bin").write_bytes(b"")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [to_crlf, add_mark, decompose, change_script, end_script_lines, rename_script, add_file],
+CHANGES = (
+    *(to_crlf, add_mark, decompose),
+    *(change_script, end_script_lines, rename_script, add_file),
 )
-def test_no_change_of_any_byte_keeps_a_waiver(
-    fork_server: ForkServer, tmp_path: Path, change: Callable[[Path], None]
-) -> None:
+
+
+def test_no_change_of_any_byte_keeps_a_waiver(fork_server: ForkServer, tmp_path: Path) -> None:
     made = Skillbus(fork_server, tmp_path / "home")
-    folder = write_skill(tmp_path / "crafts", "loom-setup", DESCRIPTION, PIPED)
-    (folder / "warp.sh").write_text("echo warp\n")
+    folders = [
+        write_skill(tmp_path / "crafts", change.__name__, DESCRIPTION, PIPED) for change in CHANGES
+    ]
+    for folder in folders:
+        (folder / "warp.sh").write_text("echo warp\n")
     made("sync", str(tmp_path / "crafts"), "--until", "words")
-    made("waivers", "add", LOOM, RULE, "--reason", "our host")
-    assert withheld(made) is None
-    change(folder)
+    for folder in folders:
+        made("waivers", "add", f"crafts:{folder.name}", RULE, "--reason", "our host")
+    assert [row["withheld"] for row in made.skills().values()] == [None] * len(CHANGES)
+    for change, folder in zip(CHANGES, folders, strict=True):
+        change(folder)
     made("sync", str(tmp_path / "crafts"), "--until", "words")
-    assert withheld(made) == WITHHELD
-    assert [one["state"] for one in made("waivers", "list", "--json").data] == ["ended"]
-
-
-def test_a_decision_needs_a_reason_and_a_list_a_source(unchanged: Skillbus) -> None:
-    for command in (("waivers", "add", LOOM, RULE), ("review", "release", LOOM)):
-        assert "reason" in unchanged(*command, "--reason", "", code=2).err
-    assert "no source 'none'" in unchanged("waivers", "list", "--source", "none", code=2).err
+    assert [row["withheld"] for row in made.skills().values()] == [WITHHELD] * len(CHANGES)
+    ended = made("waivers", "list", "--json").data
+    assert [one["state"] for one in ended] == ["ended"] * len(CHANGES)
 
 
 def test_a_waiver_is_of_one_skill(fork_server: ForkServer, tmp_path: Path) -> None:
@@ -170,9 +170,8 @@ def test_a_waiver_is_of_one_skill(fork_server: ForkServer, tmp_path: Path) -> No
     assert len(states) == len(names)
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
+def test_waivers_that_cannot_be(unchanged: Skillbus) -> None:
+    for args, message in (
         ((LOOM, "download-runs", "--reason", "x"), "did you mean download-run"),
         ((LOOM, "shuttle", "--reason", "x"), "no rule 'shuttle'; the rules are asks-for-secrets, "),
         ((LOOM, "override-instructions", "--reason", "x"), "finds nothing in"),
@@ -182,11 +181,11 @@ def test_a_waiver_is_of_one_skill(fork_server: ForkServer, tmp_path: Path) -> No
         ((f"{LOOM}\u00ad", RULE, "--reason", "x"), "no skill"),
         ((LOOM, RULE, "--reason", " "), "needs a reason"),
         ((LOOM, RULE, "--reason", "a\x1b[31m"), "control characters"),
-        ((LOOM, RULE), "--reason"),
-    ],
-)
-def test_waivers_that_cannot_be(unchanged: Skillbus, args: tuple[str, ...], message: str) -> None:
-    assert message in unchanged("waivers", "add", *args, code=2).err
+    ):
+        assert message in unchanged("waivers", "add", *args, code=2).err
+    assert "no source 'none'" in unchanged("waivers", "list", "--source", "none", code=2).err
+    released = unchanged("review", "release", LOOM, "--reason", "", code=2)
+    assert "reason" in released.err
     assert unchanged("waivers", "list", "--json").data == []
 
 

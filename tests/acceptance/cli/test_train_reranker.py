@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -140,8 +139,7 @@ def test_prompts_that_a_language_model_wrote_are_learned_from(
         prompts = [f"Need number {asked.number}: sort parcels by weight before noon"]
         return {"prompts": prompts, "near_misses": []}
 
-    other = Skillbus(examples.server, tmp_path / "home")
-    shutil.copytree(examples.home, other.home)  # the library gets what the model writes
+    other = examples.copy(tmp_path / "home")  # the library gets what the model writes
     out = tmp_path / "model"
     options = ("train", "reranker", "--out", str(out), "--base", base, *SHORT)
     with LanguageModelServer(script) as server:

@@ -129,30 +129,6 @@ def test_copies(asked: Skillbus) -> None:
     assert "no skill was always left out" in asked("usage", "--copies").out
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("--days", "0"),
-        ("--days", "3651"),
-        ("--limit", "0"),
-        ("--unused", "--copies"),
-        ("--queries", "--unused"),
-        ("--unanswered", "--skill", "crafts:kiln-firing"),
-        ("--queries", "--source", "crafts"),
-        ("--week", "1"),
-    ],
-)
-def test_bad_options_are_refused(asked: Skillbus, wrong: tuple[str, ...]) -> None:
-    result = asked("usage", *wrong, code=2)
-    assert result.out == ""
-    assert result.err
-
-
-def test_without_a_library_there_is_no_usage(fork_server: ForkServer, tmp_path: Path) -> None:
-    skillbus = Skillbus(fork_server, tmp_path / "home")
-    assert "no library" in skillbus("usage", code=2).err
-
-
 @pytest.fixture(scope="module")
 def served(asked: Skillbus) -> Iterator[Skillbus]:
     with asked.serving():

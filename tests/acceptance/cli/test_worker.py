@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.support.program.program import Skillbus, wait_for
+from tests.support.program.program import wait_for
 from tests.support.samples.library import write_topics
 from tests.support.servers.distributed import Deployments, deployments
 from workers.processes.workloads import WORKLOADS
@@ -41,10 +41,6 @@ def test_every_workload_has_a_worker_that_is_started_again(
             supervisor.send(signal.SIGTERM)
             assert supervisor.wait().code == 0
         assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
-
-
-def test_without_servers_there_is_no_worker(skillbus: Skillbus) -> None:
-    assert "an embedded library is run by" in skillbus("worker", code=2).err
 
 
 def _children(pid: int) -> list[int]:

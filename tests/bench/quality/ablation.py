@@ -37,7 +37,7 @@ def measure(run: Run) -> dict[str, Any]:
             tasks = with_skills(run.data.labels(column, "tasks.jsonl"))
             prompts = spaced(with_skills(run.data.labels(column, "prompts.jsonl")), PROMPTS)
             base: Values = {}
-            for name, without in configurations():
+            for name, without in configurations(bundles=False):
                 if NEED_MODEL & set(without) and len(without) == 1:
                     continue
                 rows = [*tasks, *prompts]

@@ -8,6 +8,7 @@ import json
 import os
 import queue
 import shlex
+import shutil
 import signal
 import socket
 import ssl
@@ -201,6 +202,11 @@ class Skillbus:
     def with_environment(self, **env: str) -> Skillbus:
         """The same home with further variables."""
         return Skillbus(self.server, self.home, **{**self.env, **env})
+
+    def copy(self, home: Path, **env: str) -> Skillbus:
+        """The same library in another home."""
+        shutil.copytree(self.home, home)
+        return Skillbus(self.server, home, **env)
 
     def skills(self) -> dict[str, dict[str, Any]]:
         """`skills list --json` by skill id, without those removed."""

@@ -11,6 +11,7 @@ import pytest
 import workers.cli.program
 from config.errors import PermanentError, TransientError, UsageError
 from workers.cli import main
+from workers.cli.common import read_stdin
 from workers.cli.exit_codes import (
     EXIT_FAILED,
     EXIT_NEWLY_FAILED,
@@ -80,6 +81,19 @@ def test_errors_end_with_a_line_and_their_code(
     assert written.out == ""
     assert str(error) in written.err
     assert "Traceback" not in written.err
+
+
+def test_a_disk_that_is_full_is_named(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(raising(OSError(28, "No space left on device"))) == EXIT_FAILED
+    assert capfd.readouterr().err == "skillbus: No space left on device\n"
+
+
+def test_a_closed_standard_input_is_empty(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    found: list[str] = []
+    assert run(lambda _: found.append(read_stdin())) == 0
+    assert found == [""]
+    sys.stdin.close()
 
 
 def test_a_mistake_in_the_program_is_not_hidden(run: Run) -> None:

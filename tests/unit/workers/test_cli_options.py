@@ -10,11 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from config.errors import TransientError, UsageError
+from config.language_model_settings import ModelStage
+from config.settings import Settings
 from skills.bundle.model import Bundle
 from workers.backend.protocol import Backend
 from workers.cli.common import SyncProgress
-from workers.cli.evaluation.options import _poll_until_embedded
+from workers.cli.evaluation.options import _poll_until_embedded, check_line_ranges
 from workers.cli.library.query import _print
+from workers.cli.library.refine import select_stages
 from workers.cli.library.sync import make_source_event, sync
 from workers.cli.operations.status import _library_lines
 from workers.cli.processes.worker import worker
@@ -56,16 +59,107 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         (["upload", "SKILL.md", "--source", "a b"], "'a b' cannot be a source id: at most 200"),
         (["eval", "routing", "SKILL.md", "--out", "none/a.json"], "is in no existing folder"),
         (["eval", "ablation", "SKILL.md", "--out", "."], "is a directory"),
+        (["query"], "give the task as TEXT"),
+        (["query", "fire a kiln", "--file", "SKILL.md"], "give the task as TEXT"),
+        (["query", "--file", "none"], "none cannot be read: No such file"),
+        (["query", "--file", "binary"], "binary is not UTF-8 text"),
+        (["query", "-"], "standard input is not UTF-8 text"),
+        (["query", "fire a kiln", "--filter", "colour=red"], "NAME one of source, licence,"),
+        (["query", "fire a kiln", "--why", "nosuch"], "--why: 'nosuch' is no skill id"),
+        (["query", "fire a kiln", "--budget", "0"], "0 is not in the range"),
+        (["query", "fire a kiln", "--budget", "9" * 20], "is not in the range"),
+        (["query", "fire a kiln"], "run `skillbus sync DIR` first"),
+        (["query", "--obstacle", "it failed"], "--obstacle refers to a session"),
+        (["query", "fire a kiln", "--resend"], "--resend refers to a session"),
+        (["query", "fire a kiln", "--brief"], "--brief refers to a session"),
+        (["query", "fire a kiln", "--session", "x" * 201], "at most 200 printable"),
+        (["query", "fire a kiln", "--session", "tab\there"], "at most 200 printable"),
+        (["query", "--session", "s"], "give the task as TEXT"),
+        (["refine"], "no language model is configured"),
+        (["dead", "list"], "no library in"),
+        (["usage"], "no library in"),
+        (["usage", "--days", "0"], "0 is not in the range"),
+        (["usage", "--unused", "--copies"], "give one of --unused,"),
+        (["usage", "--unanswered", "--skill", "a:b"], "--unanswered: queries belong to no skill"),
+        (["usage", "--queries", "--source", "a"], "--queries: queries belong to no skill"),
+        (["outcomes", "export"], "no library in"),
+        (["outcomes", "forget"], "give one of --query, --owner and --older-than"),
+        (["outcomes", "forget", "--owner", "x", "--older-than", "1"], "give one of --query,"),
+        (["outcomes", "forget", "--older-than", "-1"], "-1.0 is not in the range"),
+        (["outcome", "q", "a:b", "helped"], "no library in"),
+        (["outcome", "q", "a:b", "liked"], "OUTCOME is one of used, helped"),
+        (["outcome", "q", "helped"], "a skill is required"),
+        (["outcome", "q", "a:b", "missing"], "a skill is required"),
+        (["outcome", "q", "a:b", "x", "helped"], "write SKILL OUTCOME"),
+        (["outcome", "q", "a:b", "rejected"], "needs a reason"),
+        (["outcome", "q", "a:b", "helped", "--reason", "redundant"], "needs a reason"),
+        (["outcome", "q", "a:b", "superseded"], "needs the other skill"),
+        (["outcome", "q", "a:b", "superseded", "--other", "a:b"], "the skill itself"),
+        (["outcome", "q", "a:b", "helped", "--other", "a:c"], "another skill is for"),
+        (["outcome", "q", "no-skill-id", "helped"], "skill_id"),
+        (["links", "dismiss", "a:b", "a:c", "knows", "--reason", "x"], "'knows' is not one of"),
+        (["links", "dismiss", "a:b", "a:c", "semantic", "--reason", " "], "needs a reason"),
+        (["links", "dismiss", "a:b", "a:c", "semantic", "--reason", "a\nb"], "control characters"),
+        (["links", "dismiss", "a:b", "a:c", "semantic", "--reason", "x" * 501], "more than 500"),
+        (["tokens", "add", "ci", "--expires", ""], "--expires : write minutes, hours or days"),
+        (["audit", "--since", ""], "--since : write minutes, hours or days"),
+        (["eval", "bundles", "SKILL.md", "--budget", "9" * 20], "is not in the range"),
+        (["eval", "bundles", "none.jsonl"], "none.jsonl cannot be read"),
+        (["eval", "ablation", "tasks.jsonl", "--out", "t.csv"], ".md or .json"),
+        (["eval", "ablation", "tasks.jsonl"], "no task has `gt_skill_ids`"),
+        (["eval", "paging", "SKILL.md", "--miss", "-1"], "-1.0 is not in the range"),
+        (["eval", "paging", "SKILL.md", "--miss", "nan"], "'nan' is not a number"),
+        (["outcomes", "forget", "--older-than", "nan"], "'nan' is not a number"),
+        (
+            ["sources", "add", "https://example.org/a.git", "--poll-seconds", "-1"],
+            "is not in the range",
+        ),
+        (["sources", "add", "https://example.org/.git"], "give --source ID"),
+        (["eval", "learning", "tasks.jsonl", "--scenario", "x"], "scenarios: clean"),
+        (["eval", "learning", "tasks.jsonl", "--arm", "x"], "arms: without, memory"),
+        (["eval", "sessions", "tasks.jsonl"], "missing gt_skill_ids"),
+        (["findings", "--rule", "no-such-rule"], "no rule 'no-such-rule'"),
+        (["findings", "--sarif", "--json"], "leave out --json"),
+        (["findings", "--level", "4"], "4 is not in the range"),
+        (["sync", ""], "is empty; name a folder"),
+        (["sync", "none"], "none does not exist; give the folder"),
+        (["sync", "SKILL.md"], "SKILL.md is a file; give the folder"),
+        (["watch", ""], "is empty; name a folder"),
+        (["backup", ""], "is empty; name a folder"),
+        (["restore", ""], "is empty; name a folder"),
+        (["--home", "", "status"], "is empty; name a folder"),
+        (["worker"], "an embedded library is run by"),
+        (["eval", "scanner", "."], "a corpus holds malicious/ and benign/"),
     ],
 )
-def test_options_that_name_nothing_are_refused(
+def test_wrong_arguments_are_refused(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("SKILL.md").write_text("# A skill\n", encoding="utf-8")
-    result = CliRunner().invoke(cli, ["--home", str(tmp_path / "home"), *arguments])
+    Path("binary").write_bytes(b"\xff\xfe\0")
+    Path("tasks.jsonl").write_text('{"task_id": "x", "instruction": "bake bread"}\n')
+    words = ["--home", str(tmp_path / "home"), *arguments]
+    result = CliRunner().invoke(cli, words, input=b"\xff\xfe")
     assert result.exit_code
+    assert isinstance(result.exception, UsageError | SystemExit)
+    assert result.stdout == ""
     assert said in f"{result.exception} {result.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("enabled", "stages", "said"),
+    [
+        ("select", (), "stages has none of roles"),
+        ("roles", ("record",), "record: not in language_"),
+    ],
+)
+def test_stages_that_are_off_do_not_refine(
+    enabled: str, stages: tuple[ModelStage, ...], said: str
+) -> None:
+    model = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "stages": [enabled]}
+    with pytest.raises(UsageError, match=said):
+        select_stages(Settings(language_model=model), stages)
 
 
 def test_lists_a_step_is_the_batch_size(tmp_path: Path) -> None:
@@ -152,3 +246,10 @@ def test_an_evaluation_does_not_wait_for_work_that_stalls(
     with pytest.raises(TransientError, match="no worker is running; --no-wait"):
         _poll_until_embedded(backend, SyncProgress(), lambda: 0)
     assert capsys.readouterr().err == "waiting for a worker\n"
+
+
+@pytest.mark.parametrize("ranges", [[[1, 9999]], [[3, 2]], [[1]], [], None, 5, "1-2"])
+def test_what_is_no_range_of_lines_is_refused(ranges: object) -> None:
+    check_line_ranges("q", [[1, 3], [5, 5]], 5)
+    with pytest.raises(UsageError, match=r"^q: .* is not a line range of the SKILL.md"):
+        check_line_ranges("q", ranges, 5)

@@ -20,6 +20,7 @@ from workers.evaluation.learning_stream import (
     find_successors,
     outcomes_of,
     poison,
+    read_tasks,
     split_tasks,
 )
 from workers.evaluation.line_plot import Line, choose_ticks, draw_lines
@@ -87,6 +88,15 @@ def test_outcomes_come_from_the_labels() -> None:
     assert set(kinds.values()) == {OutcomeKind.REJECTED}
     flipped = outcomes_of(answer, ("lib:a",), 1.0, np.random.default_rng(0))
     assert all(one.kind is not other.kind for one, other in zip(found, flipped, strict=True))
+
+
+def test_skills_that_are_right_too_helped() -> None:
+    row = {"task_id": "t", "instruction": "x", "gt_skill_ids": ["lib:a"], "also": ["lib:x"]}
+    [task] = read_tasks([row, {"task_id": "u", "instruction": "y", "gt_skill_ids": []}])
+    answer = answer_of(task, RANKED, 0, 16, CLEAN)
+    found = outcomes_of(answer, task.right, 0.0, np.random.default_rng(0))
+    helped = {one.skill_id for one in found if one.kind is OutcomeKind.HELPED}
+    assert helped == {"lib:a", "lib:x"}
 
 
 def test_a_skill_outside_the_answer_helped_too() -> None:

@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from config.errors import UsageError
 from config.settings import LimitSettings
+from workers.cli.program import cli
 from workers.evaluation.scanner import scan_corpus, scanner_report
 
 LIMITS = LimitSettings()
@@ -78,3 +80,13 @@ def test_a_corpus_without_a_label_or_a_skill_says_so(tmp_path: Path) -> None:
     (tmp_path / "benign").mkdir()
     with pytest.raises(UsageError, match="has no skill"):
         scan_corpus(tmp_path, LIMITS)
+
+
+def test_the_command_prints_the_report_and_writes_it(corpus: Path) -> None:
+    words = ["--home", str(corpus / "home"), "eval", "scanner", str(corpus)]
+    shown = CliRunner().invoke(cli, [*words, "--ablate"]).stdout
+    for line in ("found 2 of 3 malicious: 0.667", "false 1 of 2 benign:", "deletes-system  2"):
+        assert line in shown
+    out = corpus / "report.json"
+    printed = CliRunner().invoke(cli, [*words, "--out", str(out), "--json"]).stdout
+    assert json.loads(printed) == json.loads(out.read_text())

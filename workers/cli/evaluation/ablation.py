@@ -53,12 +53,13 @@ def ablation(
       skillbus eval ablation examples/tasks.jsonl --out ablation.md
     """
     from workers.evaluation.ablation import ablation as measure
-    from workers.evaluation.ablation import tasks_with_gold_skills, to_json_data, to_markdown
+    from workers.evaluation.ablation import to_json_data, to_markdown
     from workers.evaluation.predictions import read_jsonl
 
     if out is not None and out.suffix not in (".md", ".json"):
         raise UsageError(f"--out {out}: name a .md or .json file")
-    rows = tasks_with_gold_skills(read_jsonl(tasks, ("task_id", "instruction")))
+    given = read_jsonl(tasks, ("task_id", "instruction"))
+    rows = [row for row in given if row.get("gt_skill_ids")]
     if not rows:
         raise UsageError(f"{tasks}: no task has `gt_skill_ids`; add the skills that each needs")
     with open_library(read_settings(ctx), wait) as services:

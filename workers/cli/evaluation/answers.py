@@ -79,10 +79,10 @@ def _print(report: dict[str, Any]) -> None:
     click.echo(f"{report['queries']} queries")
     names = ("complete", "skill", "recall", "tokens", "skills")
     rows = [
-        (budget, *(_figure(name, figures[name]) for name in names), "")
+        (budget, *(_figure(name, figures[name]) for name in names))
         for budget, figures in report["budgets"].items()
     ]
-    print_table(rows, ("budget", *names, ""))
+    print_table(rows, ("budget", *names))
 
 
 def _figure(name: str, figure: Any) -> str:

@@ -92,10 +92,10 @@ def _print(report: dict[str, Any]) -> None:
     found = report["budgets"]
     names = list(dict.fromkeys(name for row in found.values() for name in row["metrics"]))
     rows = [
-        (budget, *(_figure(name, row["metrics"].get(name)) for name in names), "")
+        (budget, *(_figure(name, row["metrics"].get(name)) for name in names))
         for budget, row in found.items()
     ]
-    print_table(rows, ("budget", *names, ""))
+    print_table(rows, ("budget", *names))
     for budget, row in found.items():
         for reason, count in row["missed"].items():
             click.echo(f"missing at {budget} tokens: {format_count(count, 'skill')}, {reason}")

@@ -16,6 +16,7 @@ from workers.cli.evaluation.options import (
     without_option,
     write_report,
 )
+from workers.cli.parameter_types import NumberRange
 
 
 @click.command("paging")
@@ -28,7 +29,7 @@ from workers.cli.evaluation.options import (
 )
 @click.option(
     "--miss",
-    type=click.FloatRange(min=0, max=1),
+    type=NumberRange(min=0, max=1),
     help="Share of what is needed that method f may miss. [default: passages.miss]",
 )
 @without_option

@@ -39,19 +39,19 @@ def routing(
 ) -> None:
     """Compare the ranking for each task with the skills it needs.
 
-    TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`. Predictions are 100 ids per
-    task, best first, as ranked before skills are chosen.
+    TASKS is JSONL with `task_id`, `instruction`, `gt_skill_ids` and optionally `also`, skills that
+    are right too. Predictions are 100 ids per task, best first, as ranked before skills are chosen.
 
     \b
     Example:
       skillbus eval routing examples/tasks.jsonl --out ranked.json --without diffusion
     """
-    from workers.evaluation.metrics import routing_metrics
+    from workers.evaluation.metrics import credit_also, routing_metrics
     from workers.evaluation.predictions import percentile, rank_tasks, read_jsonl
     from workers.evaluation.runs.make_run import evaluate_prompt
 
     settings, rows = read_settings(ctx), read_jsonl(tasks, ("task_id", "instruction"))
-    predictions, prompts, encoding, rest = {}, [], [], []
+    predictions, scored, prompts, encoding, rest = {}, {}, [], [], []
     needed = {row["task_id"]: row["gt_skill_ids"] for row in rows if row.get("gt_skill_ids")}
     with open_library(settings, wait) as services:
         note_missing_skills(tasks, needed.values(), services)
@@ -59,11 +59,13 @@ def routing(
             predictions[ranked.task_id] = ranked.skill_ids
             if "gt_skill_ids" in row:
                 right = list(dict.fromkeys(row["gt_skill_ids"]))
-                prompts.append(evaluate_prompt(ranked, row["instruction"], right))
+                ids = credit_also(right, row.get("also", ()), ranked.skill_ids)
+                scored[ranked.task_id] = ids
+                prompts.append(evaluate_prompt(ranked, row["instruction"], right, scored=ids))
             encoding.append(ranked.milliseconds.get("encode", 0.0))
             rest.append(sum(ranked.milliseconds.values()) - encoding[-1])
         skills = len(services.library.latest.pointers)
-    report: dict[str, Any] = {"tasks": len(rows)} | routing_metrics(needed, predictions)
+    report: dict[str, Any] = {"tasks": len(rows)} | routing_metrics(needed, scored)
     report["rank_ms_p50"] = percentile(rest, 0.5)
     report["rank_ms_p95"] = percentile(rest, 0.95)
     report["encode_ms_p50"] = percentile(encoding, 0.5)

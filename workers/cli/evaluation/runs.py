@@ -15,7 +15,14 @@ from skills.bundle.escaping import escape_terminal_line as safe_line
 from tasks.evaluations.model import EvaluationSummary, Measure
 from tasks.evaluations.protocol import EvaluationStore
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import (
+    format_count,
+    json_option,
+    print_json,
+    print_table,
+    read_settings,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from workers.evaluation.runs.compare_runs import RunComparison
@@ -45,12 +52,12 @@ def list_runs(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json([describe_summary(one) for one in found])
     elif found:
-        rows: list[tuple[str, ...]] = [
+        rows = [
             (
                 one.evaluation_id,
                 datetime.fromtimestamp(one.made, UTC).strftime("%Y-%m-%d %H:%M"),
                 one.kind,
-                safe_line(one.name),
+                one.name,
                 f"{one.tasks}",
                 _first_measure(one),
             )
@@ -80,10 +87,10 @@ def compare(ctx: click.Context, before: str, after: str, as_json: bool) -> None:
     if as_json:
         print_json(_describe_comparison(found))
         return
-    click.echo(f"{found.paired} prompts in both runs, {found.unpaired} in one only")
+    click.echo(f"{format_count(found.paired, 'prompt')} in both runs, {found.unpaired} in one only")
     for name, old, new in found.settings:
         click.echo(safe_line(f"{name}: {_format_value(old)} before, {_format_value(new)} after"))
-    rows: list[tuple[str, ...]] = [
+    rows = [
         (one.name, f"{one.before:.3f}", f"{one.after:.3f}", _format_change(one.change))
         for one in found.measures
     ]
@@ -92,7 +99,9 @@ def compare(ctx: click.Context, before: str, after: str, as_json: bool) -> None:
         click.echo(f"{title}: {len(changes)}")
         for one in changes[:_SHOWN_PROMPTS]:
             places = f"{_format_ranks(one.before)} -> {_format_ranks(one.after)}"
-            click.echo(f"  {places}  {safe_line(one.task[:100])}")
+            click.echo(f"  {places}  {safe_line(shorten(one.task, 100))}")
+        if len(changes) > _SHOWN_PROMPTS:
+            click.echo(f"  {len(changes) - _SHOWN_PROMPTS} more; --json lists them all")
 
 
 @click.command("remove")

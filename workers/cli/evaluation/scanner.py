@@ -83,4 +83,4 @@ def _print_report(report: dict[str, Any]) -> None:
 def _print_table(header: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
     if rows:
         click.echo()
-        print_table([tuple(map(str, row)) for row in rows], header)
+        print_table([[*map(str, row)] for row in rows], header)

@@ -133,11 +133,11 @@ def _print(report: dict[str, Any]) -> None:
     """Print a row per budget and way of asking."""
     click.echo(format_count(report["tasks"], "task"))
     rows = [
-        (budget, arm, *(_figure(metrics[name]) for name in _COLUMNS), "")
+        (budget, arm, *(_figure(metrics[name]) for name in _COLUMNS))
         for budget, found in report["budgets"].items()
         for arm, metrics in found["metrics"].items()
     ]
-    print_table(rows, ("budget", "asked", *_COLUMNS, ""))
+    print_table(rows, ("budget", "asked", *_COLUMNS))
 
 
 def _figure(value: float) -> str:

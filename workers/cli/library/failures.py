@@ -51,8 +51,12 @@ def _print_invalid_answers(settings: Settings, as_json: bool) -> None:
         progress.find_missing()
         found = progress.list_invalid()
     if as_json:
-        rows = [(one.entry.skill_id, one.stage, one.reason) for one in found]
-        print_json([dict(zip(("skill_id", "stage", "reason"), row, strict=True)) for row in rows])
+        print_json(
+            [
+                {"skill_id": one.entry.skill_id, "stage": one.stage, "reason": one.reason}
+                for one in found
+            ]
+        )
         return
     for one in found:
         click.echo(escape_terminal_line(f"{one.entry.skill_id}: {one.stage}: {one.reason}"))

@@ -8,7 +8,7 @@ from graph.records import LinkKey, LinkType
 from skills.bundle.escaping import escape_terminal_line
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
-from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
+from workers.cli.common import json_option, open_catalog, print_json, print_list, read_settings
 from workers.library.reasons import check_reason
 from workers.library.skill_data import dismissal_data
 
@@ -63,16 +63,8 @@ def list_dismissed(ctx: click.Context, as_json: bool) -> None:
     """List the dismissed links with their reasons."""
     with open_catalog(read_settings(ctx)) as graph:
         found = [dismissal_data(one) for one in graph.list_dismissed_links()]
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("no dismissed links")
-    else:
-        columns = ("source", "target", "type", "dismissed_at", "reason")
-        print_table(
-            [tuple(one[column] for column in columns) for one in found],
-            ("source", "target", "type", "dismissed at", "reason"),
-        )
+    columns = ("source", "target", "type", "dismissed_at", "reason")
+    print_list(found, as_json, columns, "no dismissed links")
 
 
 @links.command("restore")

@@ -13,9 +13,10 @@ from skills.bundle.escaping import escape_terminal_line
 from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     print_json,
-    print_table,
+    print_list,
     read_settings,
     require_source,
 )
@@ -97,16 +98,7 @@ def list_pins(ctx: click.Context, as_json: bool) -> None:
     """List the pinned skills with the reasons."""
     with open_revision_reader(read_settings(ctx)) as reader:
         rows = reader.describe_pins()
-    if as_json:
-        print_json(rows)
-    elif not rows:
-        click.echo("no pinned skills")
-    else:
-        columns = ("skill_id", "seq", "pinned_at", "reason")
-        print_table(
-            [tuple(str(row[column]) for column in columns) for row in rows],
-            ("skill id", "revision", "pinned at", "reason"),
-        )
+    print_list(rows, as_json, ("skill_id", "seq", "pinned_at", "reason"), "no pinned skills")
 
 
 @pins.command("drift")
@@ -135,11 +127,13 @@ def _summarize(change: dict[str, Any] | None) -> str:
     if change is None:
         return "nothing is held back"
     parts = [f"+{change['added_lines']} -{change['removed_lines']} lines"]
-    parts += [f"{len(paths)} files {kind}" for kind, paths in change["files"].items() if paths]
-    parts += [f"{len(change['scripts'])} scripts"] if change["scripts"] else []
     parts += [
-        f"{len(found)} findings {kind}" for kind, found in change["findings"].items() if found
+        f"{format_count(len(found), name)} {kind}"
+        for name in ("file", "finding")
+        for kind, found in change[f"{name}s"].items()
+        if found
     ]
+    parts += [format_count(len(change["scripts"]), "script")] if change["scripts"] else []
     parts += [f"{escape_terminal_line(one['field'])} changed" for one in change["fields"]]
     return f"revision {change['to']} is held back: {', '.join(parts)}"
 

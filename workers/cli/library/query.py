@@ -35,6 +35,7 @@ from workers.library.user_files import read_text
 
 FILTERS = tuple(QueryFilters.model_fields)
 _EXPLAINED_SKILLS = re.compile(r"\bexplain_skills(?:\.\d+)?: ")
+_PIN = re.compile(r"(?P<skill_id>[^:]+:.+)@(?P<seq>[0-9]{1,19})", re.DOTALL)
 
 
 @click.command()
@@ -42,7 +43,7 @@ _EXPLAINED_SKILLS = re.compile(r"\bexplain_skills(?:\.\d+)?: ")
 @click.option("--file", "file", type=click.Path(path_type=Path), help="Read the task from a file.")
 @click.option(
     "--budget",
-    type=click.IntRange(0, MAX_BUDGET),
+    type=click.IntRange(1, MAX_BUDGET),
     help="Maximum tokens of the bundle as Markdown. [default: choice.budget]",
 )
 @click.option(
@@ -150,8 +151,6 @@ def query(
       skillbus query --session job-7 --obstacle "ModuleNotFoundError: No module named 'openpyxl'"
     """
     settings = read_settings(ctx)
-    if budget == 0:
-        raise UsageError("a budget of 0 tokens leaves no room for any passage; try --budget 2000")
     _check_session(session, {"resend": resend, "obstacle": bool(obstacle), "brief": brief})
     try:
         request = QueryAsked(
@@ -215,12 +214,13 @@ def _filters(pairs: tuple[str, ...]) -> QueryFilters:
 def _pins(names: tuple[str, ...]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in names:
-        skill_id, _, seq = name.rpartition("@")
-        if not (seq.isascii() and seq.isdigit() and int(seq) and re.match(r"[^:]+:.", skill_id)):
+        pin = _PIN.fullmatch(name)
+        if pin is None or not int(pin["seq"]):
             raise UsageError(
                 f"--pin {name}: write SKILL_ID@SEQ; `skillbus skills history` lists revisions"
             )
-        if found.setdefault(skill_id, int(seq)) != int(seq):
+        skill_id, seq = pin["skill_id"], int(pin["seq"])
+        if found.setdefault(skill_id, seq) != seq:
             raise UsageError(f"--pin {name}: {skill_id} has two revisions; name one")
     return found
 

@@ -15,6 +15,7 @@ from config.settings import Settings
 from config.tracing import untraced
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     open_catalog,
     print_json,
@@ -40,6 +41,7 @@ _PAUSED_SECONDS = 60.0
 """Time after which an endpoint that does not answer, or limits the rate, is an error."""
 
 _FRUITLESS_RUNS = 3
+_ESTIMATED = ("skills", "calls", "prompt_tokens", "answer_tokens")
 
 
 @click.command()
@@ -105,7 +107,6 @@ def select_stages(settings: Settings, stages: Sequence[ModelStage]) -> Settings:
     )
 
 
-# -- estimate
 def _print_estimate(settings: Settings, source_id: str | None, as_json: bool) -> None:
     from workers.library.refinement import estimate_refinement
 
@@ -115,15 +116,8 @@ def _print_estimate(settings: Settings, source_id: str | None, as_json: bool) ->
     if as_json:
         print_json(_estimate_data(found))
         return
-    rows: list[tuple[str, ...]] = [
-        (
-            one.stage,
-            f"{one.skills:,}",
-            f"{one.calls:,}",
-            f"{one.prompt_tokens:,}",
-            f"{one.answer_tokens:,}",
-        )
-        for one in found.stages
+    rows = [
+        (one.stage, *(f"{getattr(one, name):,}" for name in _ESTIMATED)) for one in found.stages
     ]
     print_table(rows, ("stage", "skills", "calls", "prompt tokens", "answer tokens, at most"))
     if found.tokens_left is not None:
@@ -134,19 +128,12 @@ def _estimate_data(found: RefinementEstimate) -> dict[str, Any]:
     return {
         "model": found.model,
         "stages": {
-            one.stage: {
-                "skills": one.skills,
-                "calls": one.calls,
-                "prompt_tokens": one.prompt_tokens,
-                "answer_tokens": one.answer_tokens,
-            }
-            for one in found.stages
+            one.stage: {name: getattr(one, name) for name in _ESTIMATED} for one in found.stages
         },
         "tokens_left": found.tokens_left,
     }
 
 
-# -- work
 def run_refine(settings: Settings, source_id: str | None) -> dict[str, Any]:
     """Have the skills refined, wait until they are, and return counts by stage.
 
@@ -286,6 +273,6 @@ def _print_report(report: Mapping[str, Any], as_json: bool) -> None:
         return
     for stage, counts in report["stages"].items():
         invalid = f", {counts['invalid']} with invalid answers" if counts["invalid"] else ""
-        click.echo(f"{stage}: {counts['refined']} skills refined{invalid}")
+        click.echo(f"{stage}: {format_count(counts['refined'], 'skill')} refined{invalid}")
     if any(counts["invalid"] for counts in report["stages"].values()):
         print_to_stderr("`skillbus failures --refinement` lists the invalid answers")

@@ -12,6 +12,7 @@ from workers.audit.log import get_local_principal
 from workers.backend.factory import open_backend, open_review_lister, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
+    ask,
     json_option,
     open_catalog,
     print_json,
@@ -196,11 +197,7 @@ def _ask_about(name: str, data: dict[str, Any]) -> None:
         raise UsageError(f"no update of {data['skill_id']} waits; {name} is {data['state']}")
     if data["change"] is not None:
         print_diff(data["change"])
-    try:
-        agreed = click.confirm(f"Publish {escape_terminal_line(name)}?")
-    except click.Abort:  # standard input has no answer
-        agreed = False
-    if not agreed:
+    if not ask(f"Publish {escape_terminal_line(name)}?"):
         raise UsageError(f"nothing was approved; `skillbus review approve {name}` does not ask")
 
 

@@ -12,9 +12,10 @@ from skills.bundle.escaping import escape_terminal_line, show_invisible
 from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
+    ask,
     json_option,
     print_json,
-    print_table,
+    print_list,
     print_to_stderr,
     read_settings,
 )
@@ -39,15 +40,7 @@ def show_history(ctx: click.Context, skill_id: str, as_json: bool) -> None:
 
     with open_revision_reader(read_settings(ctx)) as reader:
         rows = [revision_row(one) for one in reader.list_revisions(skill_id)]
-    if as_json:
-        print_json(rows)
-    elif not rows:
-        click.echo("no revision is kept")
-    else:
-        print_table(
-            [tuple("" if row[name] is None else str(row[name]) for name in _ROW) for row in rows],
-            ("revision", "state", "published", "safety", "lines", "licence", "withheld"),
-        )
+    print_list(rows, as_json, _ROW, "no revision is kept")
 
 
 @click.command("diff")
@@ -97,7 +90,8 @@ def purge(ctx: click.Context, skill_id: str, yes: bool, as_json: bool) -> None:
     if not yes:
         with open_revision_reader(settings) as reader:
             reader.list_revisions(skill_id)  # refuses an unknown skill before it is asked about
-        if not _is_confirmed(skill_id):
+        shown = escape_terminal_line(skill_id)
+        if not ask(f"Remove {shown} and all its revisions permanently?"):
             raise UsageError("nothing was removed; `--yes` does not ask")
     with open_backend(settings, writable=True, embeds="nothing") as backend:
         data = backend.purge_skill(skill_id)
@@ -125,14 +119,6 @@ _PURGED = {
     "model_answers": "answers of the language model",
     "verdicts": "verdicts",
 }
-
-
-def _is_confirmed(skill_id: str) -> bool:
-    question = f"Remove {escape_terminal_line(skill_id)} and all its revisions permanently?"
-    try:
-        return click.confirm(question)
-    except click.Abort:  # standard input has no answer
-        return False
 
 
 def print_diff(data: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from workers.cli.common import (
     json_option,
     open_catalog,
     print_json,
-    print_table,
+    print_list,
     read_settings,
     require_source,
 )
@@ -84,22 +84,11 @@ def list_skills(
         if selection.has_scripts not in (None, HasScripts.UNKNOWN):
             _note_unknown_scripts(graph, source_id)
         standings = _judge(settings, graph, entries)
-    if as_json:
-        print_json([entry_data(entry, standings[entry.skill_id]) for entry in entries])
-        return
-    print_table(
-        [
-            (
-                entry.skill_id,
-                entry.state.value,
-                str(entry.seq or "-"),
-                entry.name,
-                _withheld_text(standings[entry.skill_id]) or entry.reason,
-            )
-            for entry in entries
-        ],
-        ("skill id", "state", "revision", "name", "reason"),
-    )
+    rows = [entry_data(entry, standings[entry.skill_id]) for entry in entries]
+    if not as_json:
+        for row in rows:
+            row["reason"] = f"withheld: {row['withheld']}" if row["withheld"] else row["reason"]
+    print_list(rows, as_json, ("skill_id", "state", "seq", "name", "reason"), "no skills")
 
 
 def _note_unknown_scripts(graph: SkillGraph, source_id: str | None) -> None:
@@ -127,10 +116,6 @@ def _judge(
             reviews,
         )
         return policy.judge(entries)
-
-
-def _withheld_text(standing: Standing) -> str:
-    return "" if standing.withheld is None else f"withheld: {standing.withheld}"
 
 
 @skills.command("show")

@@ -31,6 +31,7 @@ from workers.cli.common import (
 )
 from workers.cli.library.events import submit_and_wait
 from workers.cli.library.sync import EMBEDDED, sync_source
+from workers.cli.parameter_types import NumberRange
 from workers.library.access.reader_views import check_new_source_id
 from workers.monitoring.status import source_status
 
@@ -52,7 +53,7 @@ def sources() -> None:
 )
 @click.option(
     "--poll-seconds",
-    type=float,
+    type=NumberRange(min=0),
     default=0.0,
     help="Seconds between fetches [default: git.poll_seconds].",
 )
@@ -115,9 +116,9 @@ def add_source(
         )
         content = SourceChanged(source_id=name, root=url, git=git)
     except ValidationError as error:
-        raise UsageError(
-            f"{describe_validation_error(error)}; the id comes from the address or --source"
-        ) from None
+        problem = describe_validation_error(error)
+        hint = "; give --source ID" if problem.startswith("source_id") else ""
+        raise UsageError(problem + hint) from None
     check_git_source(Source(name, "git", url, **dict(git)), settings)
     sync_source(ctx, settings, content, EMBEDDED, as_json, groups)
 
@@ -214,6 +215,9 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
             )
     if as_json:
         print_json(rows)
+        return
+    if not rows:
+        click.echo("no sources")
         return
     print_table(
         [

@@ -36,7 +36,7 @@ from workers.cli.common import (
     read_settings,
 )
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
-from workers.cli.folder_path import FolderPath
+from workers.cli.parameter_types import FolderPath
 from workers.cli.waiting.failed_embeddings import FailedEmbeddings
 from workers.cli.waiting.other_roots import OtherRoots
 

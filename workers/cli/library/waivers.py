@@ -13,7 +13,7 @@ from workers.cli.common import (
     json_option,
     open_catalog,
     print_json,
-    print_table,
+    print_list,
     read_settings,
     require_source,
 )
@@ -72,16 +72,8 @@ def list_waivers(ctx: click.Context, source_id: str | None, as_json: bool) -> No
     if not rows:
         with open_catalog(settings) as graph:
             require_source(graph.list_sources(), source_id)
-    if as_json:
-        print_json(rows)
-    elif not rows:
-        click.echo("no waivers")
-    else:
-        columns = ("skill_id", "rule", "seq", "state", "by", "at", "reason")
-        print_table(
-            [tuple(str(row[column]) for column in columns) for row in rows],
-            ("skill id", "rule", "revision", "state", "by", "at", "reason"),
-        )
+    columns = ("skill_id", "rule", "seq", "state", "by", "at", "reason")
+    print_list(rows, as_json, columns, "no waivers")
 
 
 @waivers.command("remove")

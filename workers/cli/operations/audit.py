@@ -10,7 +10,13 @@ from datetime import UTC, datetime
 import click
 
 from workers.audit.log import AuditLog, AuditRecord
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import (
+    format_count,
+    json_option,
+    print_list,
+    print_to_stderr,
+    read_settings,
+)
 from workers.cli.operations.tokens import parse_duration
 
 _MAX_RECORDS = 1_000_000
@@ -59,10 +65,11 @@ def audit(
       skillbus audit --principal ci --outcome refused --json
     """
     earliest = ""
-    if since:
+    if since is not None:
         begin = max(0.0, time.time() - parse_duration(since, "--since"))
         earliest = datetime.fromtimestamp(begin, UTC).isoformat()
     found: deque[AuditRecord] = deque(maxlen=limit)
+    count = 0
     for record in AuditLog(read_settings(ctx)).read():
         if (
             principal in (None, record.principal)
@@ -72,15 +79,10 @@ def audit(
             and record.time >= earliest
         ):
             found.append(record)
-    if as_json:
-        print_json([asdict(record) for record in found])
-    elif not found:
-        click.echo("no records")
-    else:
-        print_table(
-            [
-                (one.time, one.principal, one.action, one.outcome, one.request_id, one.object)
-                for one in found
-            ],
-            ("time", "principal", "action", "outcome", "request", "object"),
+            count += 1
+    columns = ("time", "principal", "action", "outcome", "request_id", "object")
+    print_list([asdict(record) for record in found], as_json, columns, "no records")
+    if count > limit:
+        print_to_stderr(
+            f"{format_count(count - limit, 'earlier record')}; --limit shows more of them"
         )

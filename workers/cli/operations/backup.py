@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
-from workers.cli.folder_path import FolderPath
+from workers.cli.common import (
+    format_count,
+    json_option,
+    print_json,
+    print_to_stderr,
+    progress_bar,
+    read_settings,
+)
+from workers.cli.parameter_types import FolderPath
 
 if TYPE_CHECKING:
     from workers.backup.folder import Manifest
@@ -49,7 +56,7 @@ def backup(ctx: click.Context, folder: Path, as_json: bool) -> None:
     if as_json:
         print_json(_summarise(manifest))
         return
-    click.echo(f"{manifest.skills} skills backed up in {folder}")
+    click.echo(f"{format_count(manifest.skills, 'skill')} backed up in {folder}")
     _warn_missing(manifest)
 
 
@@ -83,7 +90,8 @@ def restore(ctx: click.Context, folder: Path, as_json: bool) -> None:
     if as_json:
         print_json(_summarise(manifest))
         return
-    click.echo(f"{manifest.skills} skills restored; the backup is of {manifest.created}")
+    restored = format_count(manifest.skills, "skill")
+    click.echo(f"{restored} restored; the backup is of {manifest.created}")
     _warn_missing(manifest)
 
 
@@ -93,7 +101,5 @@ def _summarise(manifest: Manifest) -> dict[str, object]:
 
 def _warn_missing(manifest: Manifest) -> None:
     if manifest.missing:
-        print_to_stderr(
-            f"{manifest.missing} skills changed while they were copied; they are ingested again "
-            "once the library is restored"
-        )
+        count = format_count(manifest.missing, "skill")
+        print_to_stderr(f"{count} changed during the copy, and are ingested again once restored")

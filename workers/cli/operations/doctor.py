@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from config.settings import Settings
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import json_option, print_list, read_settings
 from workers.cli.exit_codes import EXIT_FAILED
 
 
@@ -19,13 +19,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     for at most servers.timeout_seconds.
     """
     results = run_all_checks(read_settings(ctx))
-    if as_json:
-        print_json(results)
-    else:
-        print_table(
-            [(result["check"], result["state"], result["detail"]) for result in results],
-            ("check", "state", "detail"),
-        )
+    print_list(results, as_json, ("check", "state", "detail"))
     if any(result["state"] == "failed" for result in results):
         ctx.exit(EXIT_FAILED)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -21,7 +20,13 @@ from workers.agent_hook.installation import (
     build_command,
     open_hook_file,
 )
-from workers.cli.common import json_option, print_json, print_table, print_to_stderr, read_settings
+from workers.cli.common import (
+    ask,
+    json_option,
+    print_list,
+    print_to_stderr,
+    read_settings,
+)
 
 agent_argument = click.argument("agent", type=click.Choice(prompt_hook.AGENTS))
 scope_option = click.option(
@@ -139,10 +144,8 @@ def _change(file: HookFile, text: str, dry_run: bool, yes: bool) -> None:
         click.echo(line[:1] + indent.expandtabs(4) + escape_terminal_line(text_of_line))
     if dry_run:
         return
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("nothing was changed: standard input is no terminal; add --yes")
-        click.confirm(f"Change {file.path}?", abort=True)
+    if not yes and not ask(f"Change {file.path}?"):
+        raise UsageError("nothing was changed; `--yes` does not ask")
     file.write(text)
     click.echo(f"{file.path}: changed")
 
@@ -175,11 +178,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
                     "commands": found,
                 }
             )
-    if as_json:
-        print_json(rows)
-        return
-    cells = [tuple(str(row[name]) for name in ("agent", "scope", "state", "file")) for row in rows]
-    print_table(cells, ("agent", "scope", "state", "file"))
+    print_list(rows, as_json, ("agent", "scope", "state", "file"))
 
 
 def _describe(found: dict[str, str], command: str) -> str:

@@ -66,7 +66,7 @@ def add(
       skillbus tokens add ledger-agent --group finance
     """
     settings = read_settings(ctx)
-    ends = time.time() + parse_duration(expires, "--expires") if expires else 0.0
+    ends = time.time() + parse_duration(expires, "--expires") if expires is not None else 0.0
     create_home(settings.home)
     secret = open_token_store(settings).add(name, TokenScope[scope.upper()], ends, groups)
     if as_json:

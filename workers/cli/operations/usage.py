@@ -64,7 +64,7 @@ _LOCAL_USER = "(this machine)"
     type=click.IntRange(1, 100_000),
     default=20,
     show_default=True,
-    help="Maximum number of skills or groups.",
+    help="Maximum number of rows, such as skills or queries.",
 )
 @json_option
 @click.pass_context
@@ -189,7 +189,6 @@ def _print_summary(
         _print_counts(data["owners"], "owner", limit, selection.selects_skills)
     click.echo()
     _print_counts(data["skills"], "skill_id", limit, True)
-    _note_more(len(data["skills"]), limit, "skills")
 
 
 def _print_counts(
@@ -200,6 +199,7 @@ def _print_counts(
         [(*(str(row[column]) for column in columns), _label(row, name)) for row in rows[:limit]],
         (*(column.replace("_", " ") for column in columns), name.replace("_", " ")),
     )
+    _note_more(len(rows), limit, f"{name.removesuffix('_id')}s")
 
 
 def _label(row: Mapping[str, Any], name: str) -> str:

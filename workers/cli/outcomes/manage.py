@@ -28,6 +28,7 @@ from workers.cli.common import (
     print_table,
     read_settings,
 )
+from workers.cli.parameter_types import NumberRange
 
 
 @click.group()
@@ -64,7 +65,7 @@ def export(ctx: click.Context, out: Path | None) -> None:
                     file.write(line + "\n")
         except OSError as error:
             raise UsageError(f"{out}: {error.strerror}") from None
-    click.echo(f"{count} outcomes written to {out}")
+    click.echo(f"{format_count(count, 'outcome')} written to {out}")
 
 
 @outcomes.command("owners")
@@ -77,9 +78,7 @@ def owners(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json([{"owner": owner, "outcomes": count} for owner, count in counts.items()])
     elif counts:
-        table: list[tuple[str, ...]] = [
-            (owner or "(this machine)", str(count)) for owner, count in counts.items()
-        ]
+        table = [(owner or "(this machine)", str(count)) for owner, count in counts.items()]
         print_table(table, ("owner", "outcomes"))
     else:
         click.echo("no outcomes")
@@ -115,7 +114,7 @@ def _link_without(settings: Settings) -> None:
 )
 @click.option(
     "--older-than",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     metavar="DAYS",
     help="Forget queries that were answered more than DAYS days ago, with their outcomes.",
 )

@@ -12,6 +12,7 @@ import click
 from config.errors import UsageError
 from config.settings import Settings
 from workers.cli.common import print_json, progress_bar, read_settings
+from workers.cli.parameter_types import NumberRange
 from workers.cli.training.model_training import (
     check_fold,
     choose_options,
@@ -55,13 +56,13 @@ if TYPE_CHECKING:
 @number_option(
     "--learning-rate",
     3e-4,
-    click.FloatRange(0, 1, min_open=True),
+    NumberRange(0, 1, min_open=True),
     "Peak learning rate; with --rank 0, 2e-5 suits.",
 )
 @number_option(
     "--temperature",
     0.02,
-    click.FloatRange(0, 10, min_open=True),
+    NumberRange(0, 10, min_open=True),
     "Divides the cosines in the loss.",
 )
 @number_option(

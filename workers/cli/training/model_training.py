@@ -14,7 +14,7 @@ import click
 from config.errors import UsageError
 from config.settings import Settings
 from workers.cli.common import json_option, print_to_stderr, progress_bar
-from workers.cli.folder_path import FolderPath
+from workers.cli.parameter_types import FolderPath
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -11,6 +11,7 @@ import click
 from config.settings import Settings
 from search.models.identity import SMALL_MODEL, trained_languages
 from workers.cli.common import print_json, print_to_stderr, progress_bar, read_settings
+from workers.cli.parameter_types import NumberRange
 from workers.cli.training.model_training import (
     check_fold,
     choose_options,
@@ -43,9 +44,7 @@ _ORDERS = ("baseline", "reranker_only", "combined")
 @number_option(
     "--queries", 6, click.IntRange(0, 100), "Queries generated from each skill's own text."
 )
-@number_option(
-    "--learning-rate", 2e-5, click.FloatRange(0, 1, min_open=True), "Peak learning rate."
-)
+@number_option("--learning-rate", 2e-5, NumberRange(0, 1, min_open=True), "Peak learning rate.")
 @number_option("--batch-size", 16, click.IntRange(1, 1024), "Training lists per step.")
 @click.option("--lists-a-step", type=click.IntRange(1, 1024), hidden=True)
 @number_option(
@@ -63,7 +62,7 @@ _ORDERS = ("baseline", "reranker_only", "combined")
 @number_option(
     "--temperature",
     1.0,
-    click.FloatRange(0, 100, min_open=True),
+    NumberRange(0, 100, min_open=True),
     "Divides the scores of a list in the loss.",
 )
 @run_options

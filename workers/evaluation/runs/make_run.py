@@ -55,12 +55,17 @@ def evaluate_prompt(
     needed: Sequence[str],
     owner: str | None = None,
     asked: float = 0.0,
+    scored: Sequence[str] = (),
 ) -> EvaluatedPrompt:
-    """Return a prompt with its ranking; without needed skills it has no values."""
-    place = {skill_id: rank for rank, skill_id in enumerate(ranked.skill_ids, 1)}
+    """Return a prompt with its ranking; without needed skills it has no values.
+
+    scored: the ranking to score, of `credit_also`, if it differs.
+    """
+    ids = scored or ranked.skill_ids
+    place = {skill_id: rank for rank, skill_id in enumerate(ids, 1)}
     values: dict[str, float] = {}
     if needed:
-        row = routing_metrics_by_task({"": needed}, {"": ranked.skill_ids})[""]
+        row = routing_metrics_by_task({"": needed}, {"": ids})[""]
         values = {name: row[name] for name in METRICS}
     return EvaluatedPrompt(
         prompt_id=ranked.task_id,
