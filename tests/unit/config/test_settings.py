@@ -94,6 +94,8 @@ def test_a_config_variable_without_its_file_is_an_error(
         ("colour = 1\n", "colour"),
         ('[choice]\nbudget = "much"\n', "choice.budget"),
         ('log_level = "loud"\n', "log_level"),
+        ('home = "elsewhere"\n', "home"),
+        ("[servers]\ntimeout_seconds = inf\n", "servers.timeout_seconds"),
         ("[workers]\ningest_threads = 0\n", "workers.ingest_threads"),
     ],
 )
