@@ -98,6 +98,7 @@ def _celery_settings(queues: Sequence[str], transport: BrokerConfig) -> dict[str
         "redis_socket_timeout": timeout,
         "redis_socket_connect_timeout": timeout,
         "redis_retry_on_timeout": True,
+        "result_backend_transport_options": {"retry_policy": {"timeout": timeout}},
         "result_expires": _RESULT_SECONDS,
     }
 

@@ -9,6 +9,7 @@ from typing import Any
 import celery._state
 import pytest
 from billiard import common
+from kombu.utils import functional
 
 from config.errors import TransientError
 from tasks.broker.broker_config import memory_broker_config
@@ -52,8 +53,15 @@ def test_a_query_fails_for_now_while_the_result_backend_is_away(
     monkeypatch.setattr(celery._state, "_task_join_will_block", False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    config = replace(memory_broker_config(), result_backend=f"redis://127.0.0.1:{port}")
+    config = replace(
+        memory_broker_config(),
+        result_backend=f"redis://127.0.0.1:{port}",
+        options={"socket_timeout": 3.0},
+    )
     app = create_app(interrupted, [QUERY.queue], config)
-    app.conf.result_backend_transport_options = {"retry_policy": {"max_retries": 1}}
+    pauses: list[float] = []
+    monkeypatch.setattr(functional, "sleep", pauses.append)
+    monkeypatch.setattr(functional, "time", lambda: sum(pauses))
     with pytest.raises(TransientError):
         send_task(app, QUERY.name, ["q-1"], keep_result=True)
+    assert sum(pauses) < 10
