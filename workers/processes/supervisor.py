@@ -19,7 +19,6 @@ from workers.processes.workloads import WORKLOADS, Workload
 
 log = structlog.get_logger()
 
-_PREFIX = "skillbus."
 _LAST_PORT = 65_535
 _TICK_SECONDS = 0.2
 _RESTART_DELAY_SECONDS = 0.5, 30.0
@@ -87,7 +86,7 @@ def _ensure_running(worker: _WorkerProcess, arguments: Sequence[str], processes:
         )
         worker.running, worker.restart_at = None, now + pause
     if now >= worker.restart_at:
-        queues = ",".join(queue.removeprefix(_PREFIX) for queue in worker.workload.queues)
+        queues = ",".join(worker.workload.short_names)
         options = ["--queues", queues, "--processes", str(processes), "--supervised"]
         # In a process group of its own, so that Ctrl-C reaches the supervisor only.
         worker.running = subprocess.Popen(  # noqa: S603 - our own program
