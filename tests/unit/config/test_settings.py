@@ -117,6 +117,13 @@ def test_a_wrong_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         load_settings(tmp_path)
 
 
+@pytest.mark.parametrize("address", ["ftp://me:key@host/v1", "http://me:k/ey@host/v1"])
+def test_an_error_does_not_quote_a_password(tmp_path: Path, address: str) -> None:
+    write(tmp_path, f'[language_model]\nmodel = "m"\nbase_url = "{address}"\n')
+    with pytest.raises(UsageError, match=r"base_url '\w+://me@host/v1': write http"):
+        load_settings(tmp_path)
+
+
 def test_several_errors_are_reported_at_once(tmp_path: Path) -> None:
     write(tmp_path, "[choice]\ntop = 0\nbudget = 0\n")
     with pytest.raises(UsageError) as caught:
