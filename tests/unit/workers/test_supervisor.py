@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,16 +30,6 @@ time.sleep(60)
 """
 
 
-@pytest.fixture
-def handlers() -> Iterator[None]:
-    """The handlers of signals, as they were before."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize(
     ("stop_seconds", "task_seconds", "ended"), [(0.1, 60.0, 0), (30.0, 0.5, 2)]
 )
