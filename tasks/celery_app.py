@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from ssl import CERT_REQUIRED
 from typing import Any
 
 import structlog
@@ -72,6 +73,8 @@ def create_app(get_services: GetServices, queues: Sequence[str], transport: Brok
 def _celery_settings(queues: Sequence[str], transport: BrokerConfig) -> dict[str, Any]:
     arguments = dict(transport.queue_arguments)
     timeout = transport.options.get("socket_timeout", transport.options.get("read_timeout"))
+    # Celery has no default for what it checks; the other clients of Redis require a certificate.
+    tls = {"ssl_cert_reqs": CERT_REQUIRED} if transport.result_backend.startswith("rediss") else {}
     return {
         "accept_content": ["json"],
         "task_serializer": "json",
@@ -98,6 +101,7 @@ def _celery_settings(queues: Sequence[str], transport: BrokerConfig) -> dict[str
         "redis_socket_timeout": timeout,
         "redis_socket_connect_timeout": timeout,
         "redis_retry_on_timeout": True,
+        "redis_backend_use_ssl": tls,
         "result_backend_transport_options": {"retry_policy": {"timeout": timeout}},
         "result_expires": _RESULT_SECONDS,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
+from ssl import CERT_NONE, CERT_REQUIRED, VerifyMode
 from typing import Any
 
 import celery._state
@@ -44,6 +45,16 @@ def test_an_error_in_place_of_system_exit_ends_the_process(
 def test_other_errors_are_the_tasks_own(task: Any) -> None:
     with pytest.raises(KeyError):
         task(["crafts:bread"])
+
+
+@pytest.mark.parametrize(
+    ("address", "checked"),
+    [("rediss://host", CERT_REQUIRED), ("rediss://host?ssl_cert_reqs=none", CERT_NONE)],
+)
+def test_results_over_tls_need_a_certificate(address: str, checked: VerifyMode) -> None:
+    config = replace(memory_broker_config(), result_backend=address)
+    app = create_app(interrupted, [QUERY.queue], config)
+    assert app.backend.connparams["ssl_cert_reqs"] == checked
 
 
 def test_a_query_fails_for_now_while_the_result_backend_is_away(
