@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from ssl import CERT_REQUIRED
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import structlog
 from billiard.common import terminate_handler_fired
@@ -73,8 +73,6 @@ def create_app(get_services: GetServices, queues: Sequence[str], transport: Brok
 def _celery_settings(queues: Sequence[str], transport: BrokerConfig) -> dict[str, Any]:
     arguments = dict(transport.queue_arguments)
     timeout = transport.options.get("socket_timeout", transport.options.get("read_timeout"))
-    # Celery has no default for what it checks; the other clients of Redis require a certificate.
-    tls = {"ssl_cert_reqs": CERT_REQUIRED} if transport.result_backend.startswith("rediss") else {}
     return {
         "accept_content": ["json"],
         "task_serializer": "json",
@@ -95,16 +93,29 @@ def _celery_settings(queues: Sequence[str], transport: BrokerConfig) -> dict[str
         # RabbitMQ redelivers unacknowledged messages at once, Redis only after a long timeout.
         "worker_cancel_long_running_tasks_on_connection_loss": not transport.transport_class,
         "broker_transport_options": dict(transport.options),
+        "broker_use_ssl": _redis_tls(transport.broker_url),
         "broker_pool_acquire_timeout": timeout,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "redis_socket_timeout": timeout,
         "redis_socket_connect_timeout": timeout,
         "redis_retry_on_timeout": True,
-        "redis_backend_use_ssl": tls,
+        "redis_backend_use_ssl": _redis_tls(transport.result_backend),
         "result_backend_transport_options": {"retry_policy": {"timeout": timeout}},
         "result_expires": _RESULT_SECONDS,
     }
+
+
+def _redis_tls(url: str) -> dict[str, str] | None:
+    """Return the TLS options of an address of Redis, None without TLS.
+
+    Kombu reads the scheme for its own transport only, and Celery has no default `ssl_cert_reqs`.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "rediss":
+        return None
+    named = {name: value for name, value in parse_qsl(parts.query) if name.startswith("ssl_")}
+    return {"ssl_cert_reqs": "required"} | named
 
 
 def _register_task(

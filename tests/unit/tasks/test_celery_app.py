@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
-from ssl import CERT_NONE, CERT_REQUIRED, VerifyMode
 from typing import Any
 
 import celery._state
@@ -13,7 +12,8 @@ from billiard import common
 from kombu.utils import functional
 
 from config.errors import TransientError
-from tasks.broker.broker_config import memory_broker_config
+from config.server_settings import ServerSettings
+from tasks.broker.broker_config import memory_broker_config, server_broker_config
 from tasks.celery_app import create_app
 from tasks.policies import INGEST, QUERY
 from tasks.send import send_task
@@ -49,12 +49,19 @@ def test_other_errors_are_the_tasks_own(task: Any) -> None:
 
 @pytest.mark.parametrize(
     ("address", "checked"),
-    [("rediss://host", CERT_REQUIRED), ("rediss://host?ssl_cert_reqs=none", CERT_NONE)],
+    [
+        ("redis://host", None),
+        ("rediss://host", {"ssl_cert_reqs": "required"}),
+        ("rediss://host?ssl_ca_certs=/ca", {"ssl_cert_reqs": "required", "ssl_ca_certs": "/ca"}),
+        ("rediss://host?ssl_cert_reqs=none", {"ssl_cert_reqs": "none"}),
+    ],
 )
-def test_results_over_tls_need_a_certificate(address: str, checked: VerifyMode) -> None:
-    config = replace(memory_broker_config(), result_backend=address)
-    app = create_app(interrupted, [QUERY.queue], config)
-    assert app.backend.connparams["ssl_cert_reqs"] == checked
+def test_redis_with_tls_needs_a_certificate(address: str, checked: dict[str, str] | None) -> None:
+    servers = ServerSettings(broker=address, elasticsearch="http://host", neo4j="bolt://host")
+    app = create_app(interrupted, [QUERY.queue], server_broker_config(servers))
+    assert app.conf.broker_use_ssl == app.conf.redis_backend_use_ssl == checked
+    assert bool(app.connection_for_write().ssl) == bool(checked)
+    assert ("ssl_cert_reqs" in app.backend.connparams) == bool(checked)
 
 
 def test_a_query_fails_for_now_while_the_result_backend_is_away(
