@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from config.settings_group import SettingsGroup
+from config.settings_group import SettingsGroup, is_http_address
 
 EVERYONE = "everyone"
 """The group of all readers, those without a token included."""
@@ -175,14 +175,11 @@ class OidcSettings(SettingsGroup):
 
 def is_safe_address(address: str) -> bool:
     """Return whether keys may be fetched from an address: https, or http on a loopback address."""
-    try:
-        parts = urlsplit(address)
-        host, _ = parts.hostname or "", parts.port
-    except ValueError:
+    if not is_http_address(address):
         return False
-    if parts.scheme == "http":
-        return host == "localhost" or _is_loopback(host)
-    return parts.scheme == "https" and bool(host)
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    return parts.scheme == "https" or host == "localhost" or _is_loopback(host)
 
 
 def _is_loopback(host: str) -> bool:

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from config.settings_group import SettingsGroup
+from config.secrets import strip_password
+from config.settings_group import SettingsGroup, is_http_address
 
 ModelStage = Literal["roles", "record", "links", "prompts", "judge", "rewrite", "select"]
 
@@ -77,9 +78,10 @@ class LanguageModelSettings(SettingsGroup):
     def _check_endpoint(self) -> LanguageModelSettings:
         if bool(self.base_url) != bool(self.model):
             raise ValueError("set base_url and model together, or neither")
+        if self.base_url and not is_http_address(self.base_url):
+            address = strip_password(self.base_url)
+            raise ValueError(f"base_url {address!r}: write http://HOST:PORT/v1")
         parts = urlsplit(self.base_url)
-        if self.base_url and (parts.scheme not in ("http", "https") or not parts.hostname):
-            raise ValueError(f"base_url {self.base_url!r}: write http://HOST:PORT/v1")
         if parts.username or parts.password:
             raise ValueError("base_url: put the API key into the file that api_key_file names")
         return self

@@ -52,6 +52,8 @@ def load_settings(
     path = get_config_path(base)
     _reject_unknown_variables()
     content, renamed, removed = _read_renamed(path)
+    if "home" in content:
+        raise UsageError(f"setting home: {path} cannot set it; use --home or SKILLBUS_HOME")
     for old, new in removed:
         warn(f"{path}: {old} is ignored; {new} replaces it")
     for old, new in renamed:

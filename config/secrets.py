@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from config.errors import MisconfiguredError
 
+_PASSWORD = re.compile(r"(://[^:@]*):.*@")
 _SEPARATOR = re.compile(r",\s*(?=[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
 
 
@@ -32,19 +33,17 @@ def read_secret(path: Path | None, setting: str) -> str | None:
 
 
 def add_password(url: str, password: str | None) -> str:
-    """Return the URL with the password in it, for clients that accept it only there."""
+    """Return the URL with this password, for clients that accept it only there."""
     if password is None:
         return url
-    parts = urlsplit(url)
+    parts = urlsplit(strip_password(url))
     user, _, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
 
 
 def strip_password(url: str) -> str:
-    """Return the URL without its password, for messages and logs."""
-    parts = urlsplit(url)
-    user, found, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{found}{host}"))
+    """Return the URL without its password, for messages and logs; the URL need not be valid."""
+    return _PASSWORD.sub(r"\1@", url)
 
 
 def strip_passwords(urls: str) -> list[str]:

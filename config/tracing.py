@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Literal, NamedTuple, Protocol
 
@@ -132,15 +132,8 @@ class _NoSpan(Span):
         return None
 
 
-class _Nothing(AbstractContextManager[None]):
-    """Context manager that does nothing."""
-
-    def __exit__(self, *exc_info: object) -> None:
-        return None
-
-
 NO_SPAN = _NoSpan()
-_NOTHING = _Nothing()
+_NOTHING = nullcontext()
 _NO_ATTRIBUTES: Attributes = {}
 _tracer: Tracer | None = None
 

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from config.settings_group import SettingsGroup
+from config.secrets import strip_password
+from config.settings_group import SettingsGroup, is_http_address
 
 
 class TracingSettings(SettingsGroup):
@@ -48,15 +49,11 @@ class TracingSettings(SettingsGroup):
 
     @model_validator(mode="after")
     def _check_endpoint(self) -> TracingSettings:
-        try:
-            parts = urlsplit(self.endpoint)
-            is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            is_address = False
-        if self.endpoint and not is_address:
-            raise ValueError(f"endpoint {self.endpoint!r}: write http://HOST:PORT")
-        if self.endpoint and (parts.username or parts.password):
+        if self.endpoint and not is_http_address(self.endpoint):
+            raise ValueError(f"endpoint {strip_password(self.endpoint)!r}: write http://HOST:PORT")
+        parts = urlsplit(self.endpoint)
+        if parts.username or parts.password:
             raise ValueError("endpoint: put credentials into the file that headers_file names")
-        if self.endpoint and (parts.query or parts.fragment):
-            raise ValueError(f"endpoint {self.endpoint!r}: leave out what follows the path")
+        if parts.query or parts.fragment:
+            raise ValueError("endpoint: leave out what follows the path")
         return self

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import structlog
 from billiard.common import terminate_handler_fired
@@ -92,14 +93,29 @@ def _celery_settings(queues: Sequence[str], transport: BrokerConfig) -> dict[str
         # RabbitMQ redelivers unacknowledged messages at once, Redis only after a long timeout.
         "worker_cancel_long_running_tasks_on_connection_loss": not transport.transport_class,
         "broker_transport_options": dict(transport.options),
+        "broker_use_ssl": _redis_tls(transport.broker_url),
         "broker_pool_acquire_timeout": timeout,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "redis_socket_timeout": timeout,
         "redis_socket_connect_timeout": timeout,
         "redis_retry_on_timeout": True,
+        "redis_backend_use_ssl": _redis_tls(transport.result_backend),
+        "result_backend_transport_options": {"retry_policy": {"timeout": timeout}},
         "result_expires": _RESULT_SECONDS,
     }
+
+
+def _redis_tls(url: str) -> dict[str, str] | None:
+    """Return the TLS options of an address of Redis, None without TLS.
+
+    Kombu reads the scheme for its own transport only, and Celery has no default `ssl_cert_reqs`.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "rediss":
+        return None
+    named = {name: value for name, value in parse_qsl(parts.query) if name.startswith("ssl_")}
+    return {"ssl_cert_reqs": "required"} | named
 
 
 def _register_task(

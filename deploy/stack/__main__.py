@@ -90,8 +90,8 @@ def status(options: argparse.Namespace) -> int:
     problems = {name: server.problem() for name, server in stack.servers.items()}
     for name, server in stack.servers.items():
         word = "ready" if problems[name] is None else f"not ready: {problems[name]}"
-        memory = f"{server.memory_mb():.0f} MB"
-        print(f"{name:<15} {server.url:<42} process {server.pid}, {memory}, {word}")
+        pid = server.process.pid if server.process else "none"
+        print(f"{name:<15} {server.url:<42} process {pid}, {server.memory_mb():.0f} MB, {word}")
     return int(any(problems.values()))
 
 

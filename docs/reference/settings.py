@@ -1,4 +1,4 @@
-"""Generate settings.md from the settings models; with --check, fail if it is stale.
+"""Generate settings.md from the settings models.
 
 The text of a setting is its field's description, otherwise its entry in MEANINGS. A setting without
 either is an error.
@@ -7,7 +7,6 @@ either is an error.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -16,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from config.settings import OPTIONAL_STAGES, Settings
 
-FILE = Path(__file__).with_suffix(".md")
+PAGE = Path(__file__).with_suffix(".md")
 
 MEANINGS = {
     "home": "folder of the library; set only by `--home` or `SKILLBUS_HOME`, not in the file",
@@ -53,8 +52,8 @@ STAGES = {
 """Optional stage -> what is skipped without it, in the order of OPTIONAL_STAGES."""
 
 
-def settings_reference() -> str:
-    """Return the Markdown of the reference: one table for the top level, one for each group."""
+def page() -> str:
+    """Return the Markdown of the page: one table for the top level, one for each group."""
     top, groups = [], []
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=False)
@@ -154,15 +153,5 @@ _STAGES_PREFACE = """\
 `without` of a [query](http.md#queries)."""
 
 
-def main() -> None:
-    """Write the reference; with --check, exit with an error if it is stale."""
-    text = settings_reference()
-    if "--check" in sys.argv[1:]:
-        if not FILE.exists() or FILE.read_text(encoding="utf-8") != text:
-            sys.exit("docs/reference/settings.md is stale; run `python docs/reference/settings.py`")
-        return
-    FILE.write_text(text, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page(), encoding="utf-8")

@@ -94,9 +94,9 @@ def connect(settings: ServerSettings, *, binary: bool = False, long_calls: bool 
             retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 0 if long_calls else _MAX_RETRIES),
             client_name="skillbus",
         )
-    except ValueError as error:
+    except ValueError:  # its message may quote a part of a password
         raise MisconfiguredError(
-            f"servers.redis: {strip_password(settings.redis)}: {error}"
+            f"servers.redis: {strip_password(settings.redis)}: write redis://host:port/db"
         ) from None
 
 

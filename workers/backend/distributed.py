@@ -75,7 +75,7 @@ class DistributedBackend(StoreBackend):
         with contextlib.ExitStack() as opening:
             self.journal = open_journal(settings, opening, writable=True)
             self.graph = open_graph(settings, opening, writable=writable)
-            self.coordinator = self._coordinator = open_coordinator(
+            self.coordinator = open_coordinator(
                 settings, opening, lambda queue: queue_depth(self.app, queue), unique_process_name()
             )
             self._outcomes = open_outcomes(settings, opening)
@@ -138,11 +138,11 @@ class DistributedBackend(StoreBackend):
     def get_problem(self) -> str:
         """Return why processing is stalled; also if no worker has been alive for a while."""
         now = time.monotonic()
-        if self._coordinator.alive_workers():
+        if self.coordinator.alive_workers():
             self._last_worker_seen = now
         if now - self._last_worker_seen > _NO_WORKER_SECONDS:
             return "no worker is running; start one with `skillbus worker`"
-        return self._coordinator.task_error
+        return self.coordinator.task_error
 
     @override
     def get_wait_reason(self) -> str:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import IO
 
-from config.errors import UsageError
+from config.errors import UsageError, transient_disk_errors
 
 
 def create_home(home: Path) -> None:
@@ -32,21 +32,23 @@ class WriterLock:
         self._file: IO[str] | None = None
 
     def acquire(self) -> None:
-        """Take the lock; raises UsageError that names the process holding it."""
-        file = self._path.open("a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            file.close()
-            raise UsageError(
-                f"{self._path.parent} is locked by {holder}; wait until it has "
-                "finished, or `skillbus serve` has started, or use another SKILLBUS_HOME"
-            ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
+        """Take the lock; raises UsageError that names the process holding it, TransientError if the
+        file cannot be written."""
+        with transient_disk_errors(f"{self._path} cannot be written"):
+            file = self._path.open("a+")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                file.close()
+                raise UsageError(
+                    f"{self._path.parent} is locked by {holder}; wait until it has "
+                    "finished, or `skillbus serve` has started, or use another SKILLBUS_HOME"
+                ) from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()}")
+            file.flush()
         self._file = file
 
     def release(self) -> None:

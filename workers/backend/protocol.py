@@ -233,15 +233,15 @@ class Backend(Protocol):
     # -- work of this process; without effect where other processes do the work
     def run_maintenance(self) -> None:
         """Run the reconciler once, if tasks run in this process."""
-        ...
+        return
 
     def wait_until_linked(self) -> None:
         """Wait until no skill awaits linking, if tasks run in this process."""
-        ...
+        return
 
     def wait_until_idle(self) -> None:
         """Wait until all accepted work is done, if tasks run in this process.
 
         Raises TransientError if processing is stalled.
         """
-        ...
+        return

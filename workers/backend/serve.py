@@ -216,18 +216,6 @@ class ServeBackend(Backend):
     def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
         return dict(self._client.post(f"/v1/letters/{quote(letter_id)}/retry", {}))
 
-    @override
-    def run_maintenance(self) -> None:
-        pass
-
-    @override
-    def wait_until_linked(self) -> None:
-        pass
-
-    @override
-    def wait_until_idle(self) -> None:
-        pass
-
 
 def _link_data(key: LinkKey) -> dict[str, str]:
     return {"source": key.source, "target": key.target, "type": key.type.value}

@@ -48,7 +48,7 @@ class ServeClient:
     def is_alive(self) -> bool:
         """Return whether `serve` answers."""
         try:
-            self.get("/v1/status")
+            self.get("/healthz")
         except TransientError:
             return False
         return True

@@ -361,18 +361,6 @@ class StoreBackend(ReaderViews, DecisionBackend):
         thread.start()
         return thread
 
-    @override
-    def run_maintenance(self) -> None:
-        pass
-
-    @override
-    def wait_until_linked(self) -> None:
-        pass
-
-    @override
-    def wait_until_idle(self) -> None:
-        pass
-
 
 def _start_span(event: Event) -> tracing.OpenSpan:
     """Return a span for recording an event and sending its task, in the trace of the event.

@@ -89,10 +89,7 @@ def _find_origin(name: str, content: dict[str, Any], variables: set[str]) -> str
 def hide_passwords(value: Any) -> Any:
     """Return a value without the passwords of URLs in it."""
     if isinstance(value, str) and "://" in value and "@" in value:
-        try:
-            return ",".join(strip_passwords(value))
-        except ValueError:  # not a URL
-            return value
+        return ",".join(strip_passwords(value))
     if isinstance(value, list):
         return [hide_passwords(one) for one in value]
     if isinstance(value, dict):

@@ -1,11 +1,15 @@
-"""The current process: a unique name, and garbage collection that suits a process of requests."""
+"""The current process: its name, its stop by signals, garbage collection that suits requests."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
+import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _YOUNG_OBJECTS = 10_000
 """Number of new objects that starts a collection. With Python's default of 700, a larger page or
@@ -20,6 +24,23 @@ def unique_process_name() -> str:
     Processes of different containers can share host name and process id.
     """
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGINT and SIGTERM set.
+
+    When uvicorn has ended, it raises the signal that stopped it again; that signal is ignored here.
+    """
+    stop_requested = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda *_: stop_requested.set())
+    try:
+        yield stop_requested
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def freeze_loaded_objects() -> None:

@@ -11,13 +11,13 @@ from workers.audit.policy import record_policy_changes
 from workers.backend.factory import open_store_backend
 from workers.http.app import create_gateway
 from workers.monitoring.metrics import ProcessMetrics
+from workers.processes.current_process import stop_on_signals
 from workers.processes.http_server import (
     access_rules,
     bind_socket,
     create_server,
     describe_address,
     format_address,
-    stop_on_signals,
 )
 from workers.tracing.start import tracing
 

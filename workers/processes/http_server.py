@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import math
-import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -118,23 +117,6 @@ def bind_unix_socket(path: Path) -> Iterator[socket.socket]:
             yield listener
         finally:
             path.unlink(missing_ok=True)
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set.
-
-    When uvicorn has ended, it raises the signal that stopped it again; that signal is ignored here.
-    """
-    stop_requested = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, lambda *_: stop_requested.set())
-    try:
-        yield stop_requested
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from workers.backend.home import create_home
 from workers.backend.serve_client import SOCKET_NAME
 from workers.http.app import create_gateway
 from workers.monitoring.metrics import ProcessMetrics
+from workers.processes.current_process import stop_on_signals
 from workers.processes.http_server import (
     access_rules,
     bind_socket,
@@ -21,7 +22,6 @@ from workers.processes.http_server import (
     create_server,
     describe_address,
     serve_in_thread,
-    stop_on_signals,
 )
 from workers.processes.watcher import Watcher
 from workers.queue.service import SubmissionService

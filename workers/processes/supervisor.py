@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,12 +12,12 @@ import structlog
 from config.backoff import Backoff
 from config.errors import UsageError
 from config.settings import WorkerSettings
+from workers.processes.current_process import stop_on_signals
 from workers.processes.interpreter import child_environment, skillbus_command
 from workers.processes.workloads import WORKLOADS, Workload
 
 log = structlog.get_logger()
 
-_PREFIX = "skillbus."
 _LAST_PORT = 65_535
 _TICK_SECONDS = 0.2
 _RESTART_DELAY_SECONDS = 0.5, 30.0
@@ -53,20 +51,18 @@ def run_supervisor(settings: WorkerSettings, arguments: Sequence[str], processes
             f"workers.metrics_port: {metrics_port} is too high: {len(WORKLOADS)} consecutive ports "
             "are needed"
         )
-    stop_requested = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop_requested.set())
     workers = [
         _WorkerProcess(workload, metrics_port + number if metrics_port else 0)
         for number, workload in enumerate(WORKLOADS)
     ]
-    try:
-        while not stop_requested.is_set():
-            for worker in workers:
-                _ensure_running(worker, arguments, processes)
-            stop_requested.wait(_TICK_SECONDS)
-    finally:
-        _stop(workers, settings.stop_seconds + _EXIT_SECONDS)
+    with stop_on_signals() as stop_requested:
+        try:
+            while not stop_requested.is_set():
+                for worker in workers:
+                    _ensure_running(worker, arguments, processes)
+                stop_requested.wait(_TICK_SECONDS)
+        finally:
+            _stop(workers, settings.stop_seconds + _EXIT_SECONDS)
     return 0
 
 
@@ -87,7 +83,7 @@ def _ensure_running(worker: _WorkerProcess, arguments: Sequence[str], processes:
         )
         worker.running, worker.restart_at = None, now + pause
     if now >= worker.restart_at:
-        queues = ",".join(queue.removeprefix(_PREFIX) for queue in worker.workload.queues)
+        queues = ",".join(worker.workload.short_names)
         options = ["--queues", queues, "--processes", str(processes), "--supervised"]
         # In a process group of its own, so that Ctrl-C reaches the supervisor only.
         worker.running = subprocess.Popen(  # noqa: S603 - our own program

@@ -47,6 +47,11 @@ class Workload:
     queues: tuple[str, ...]
     bulk: bool = False
 
+    @property
+    def short_names(self) -> tuple[str, ...]:
+        """Names of the queues without their common prefix."""
+        return tuple(queue.removeprefix(_PREFIX) for queue in self.queues)
+
 
 WORKLOADS = (
     Workload("query", (QUERY_QUEUE,)),
@@ -62,9 +67,7 @@ WORKLOADS = (
 
 def describe_workloads() -> str:
     """Return the short names of the queues, those of one worker joined by `and`."""
-    return "; ".join(
-        " and ".join(queue.removeprefix(_PREFIX) for queue in one.queues) for one in WORKLOADS
-    )
+    return "; ".join(" and ".join(one.short_names) for one in WORKLOADS)
 
 
 def resolve_queue_name(name: str) -> str:

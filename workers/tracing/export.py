@@ -26,12 +26,15 @@ log = structlog.get_logger()
 
 _BATCH_SPANS = 512
 _PATH = "/v1/traces"
-_EXPORTER_VARIABLES = tuple(
-    f"OTEL_EXPORTER_OTLP_{name}"
-    for name in ("HEADERS", "TRACES_HEADERS", "CERTIFICATE", "TRACES_CERTIFICATE")
+_REPLACED_VARIABLES = (
+    "OTEL_SDK_DISABLED",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
 )
-"""Variables that the exporter would read besides `headers_file` and `ca_file`; they are for the
-collector of other programs."""
+"""Variables that the SDK would read besides `endpoint`, `headers_file` and `ca_file`; they are for
+other programs and their collector."""
 
 
 class SpanExport:
@@ -50,6 +53,8 @@ class SpanExport:
         # OpenTelemetry's loggers repeat at each attempt what is counted and logged here.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._losses = _Losses(metrics, settings.endpoint)
+        for name in _REPLACED_VARIABLES:
+            os.environ.pop(name, None)
         exporter = _CountingExporter(_make_exporter(settings), metrics, self._losses)
         self.provider = TracerProvider(
             sampler=ParentBasedTraceIdRatio(settings.sample_ratio),
@@ -168,8 +173,6 @@ def check_files(settings: TracingSettings) -> None:
 
 
 def _make_exporter(settings: TracingSettings) -> OTLPSpanExporter:
-    for name in _EXPORTER_VARIABLES:
-        os.environ.pop(name, None)
     return OTLPSpanExporter(
         endpoint=settings.endpoint.rstrip("/") + _PATH,
         headers=_read_headers(settings),

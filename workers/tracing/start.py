@@ -37,7 +37,7 @@ def start_tracing(
     Threads do not survive a fork, so a process that forks starts tracing in its children.
     """
     if not settings.endpoint:
-        return _do_nothing
+        return lambda: None
     check_tracing(settings)
     from workers.tracing.export import SpanExport
     from workers.tracing.open_telemetry import OpenTelemetryTracer
@@ -64,7 +64,3 @@ def check_tracing(settings: TracingSettings) -> None:
             "with `pip install 'skillbus[tracing]'`, or unset tracing.endpoint"
         ) from None
     export.check_files(settings)
-
-
-def _do_nothing() -> None:
-    """Do nothing, as there is no tracing to end."""

@@ -1,8 +1,7 @@
-"""`skillbus backup` and `restore` of a home, while it is used; bad backups are refused."""
+"""`skillbus backup` and `restore` of a home, while it is used."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,9 @@ def library(
 
 @pytest.fixture(scope="module")
 def backup(library: Skillbus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made while `serve` runs."""
-    folder = tmp_path_factory.mktemp("backups") / "monday"
+    """Made while `serve` runs, in a folder that everyone can read."""
+    folder = tmp_path_factory.mktemp("backups")
+    folder.chmod(0o755)
     with library.serving():
         report = library("backup", str(folder), "--json").data
     assert report["skills"] == 11
@@ -54,12 +54,6 @@ def backup(library: Skillbus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def empty(fork_server: ForkServer, tmp_path: Path) -> Skillbus:
     return Skillbus(fork_server, tmp_path / "restored")
-
-
-@pytest.fixture
-def copy(backup: Path, tmp_path: Path) -> Path:
-    """A copy of the backup to be damaged."""
-    return Path(shutil.copytree(backup, tmp_path / "copy"))
 
 
 def answer(skillbus: Skillbus, task: str = TASK) -> list[tuple[Any, ...]]:
@@ -73,7 +67,9 @@ def answer(skillbus: Skillbus, task: str = TASK) -> list[tuple[Any, ...]]:
 def test_everything_is_restored_and_goes_on(
     library: Skillbus, crafts: Path, backup: Path, empty: Skillbus
 ) -> None:
+    empty.home.mkdir(mode=0o755)
     assert "11 skills restored" in empty("restore", str(backup)).out
+    assert read_by_others(empty.home) == []
     assert snapshot(empty.home) == snapshot(library.home)
     assert answer(empty) == answer(library)
     assert answer(empty)[0][0] == BEST
@@ -86,99 +82,14 @@ def test_everything_is_restored_and_goes_on(
     assert answer(empty, "turn a bowl on a lathe")[0][0] == "more:lathe"
 
 
-def test_a_home_with_a_library_is_left_alone(library: Skillbus, backup: Path) -> None:
-    before = snapshot(library.home)
-    error = library("restore", str(backup), code=2).err
-    assert "exists: restore into a home without a library" in error
-    assert snapshot(library.home) == before
+def read_by_others(folder: Path) -> list[str]:
+    """What is in a folder and other users may read."""
+    return [path.name for path in folder.rglob("*") if path.stat().st_mode & 0o077]
 
 
-def test_a_folder_in_use_takes_no_backup(library: Skillbus, backup: Path) -> None:
-    assert "is not empty" in library("backup", str(backup), code=2).err
-
-
-def test_there_is_no_backup_without_a_library(empty: Skillbus, tmp_path: Path) -> None:
-    assert "no library" in empty("backup", str(tmp_path / "none"), code=2).err
-    assert not (tmp_path / "none").exists()
-
-
-def refused(empty: Skillbus, folder: Path) -> str:
-    """The message; nothing is restored."""
-    error = empty("restore", str(folder), code=2).err
-    assert not empty.home.exists()
-    return error
-
-
-def test_an_interrupted_backup_is_refused(empty: Skillbus, copy: Path) -> None:
-    (copy / "manifest.json").unlink()
-    assert "holds no complete backup" in refused(empty, copy)
-    assert "holds no complete backup" in refused(empty, copy / "none")
-
-
-def test_a_damaged_backup_is_refused(empty: Skillbus, copy: Path) -> None:
-    with (copy / "graph.db").open("r+b") as file:
-        file.seek(5000)
-        file.write(b"\xff")
-    assert "is damaged: graph.db has changed" in refused(empty, copy)
-    (copy / "graph.db").unlink()
-    assert "is incomplete: graph.db is missing" in refused(empty, copy)
-    (copy / "manifest.json").write_text("{", encoding="utf-8")
-    assert "is damaged: manifest.json" in refused(empty, copy)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("format", 99, "format 99, this version of skillbus reads 1"),
-        ("kind", "servers", "is of a library on servers"),
-    ],
-)
-def test_a_backup_of_something_else_is_refused(
-    empty: Skillbus, copy: Path, field: str, value: object, message: str
-) -> None:
-    manifest = json.loads((copy / "manifest.json").read_text(encoding="utf-8"))
-    (copy / "manifest.json").write_text(json.dumps(manifest | {field: value}), encoding="utf-8")
-    assert message in refused(empty, copy)
-
-
-def test_only_their_owner_reads_the_files_whoever_made_the_folder(
-    library: Skillbus, tmp_path: Path
-) -> None:
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    folder.chmod(0o755)
-    library("backup", str(folder))
-    assert (folder / "uploads" / "sources").is_dir()
-    found = [path.relative_to(folder) for path in folder.rglob("*") if path.stat().st_mode & 0o077]
-    assert found == []
-
-
-def test_a_home_with_the_log_of_a_deleted_catalog_is_left_alone(
-    empty: Skillbus, backup: Path
-) -> None:
-    empty.home.mkdir()
-    (empty.home / "graph.db-wal").write_bytes(b"left by a killed process")
-    error = empty("restore", str(backup), code=2).err
-    assert "graph.db-wal exists: restore into a home without a library" in error
-    assert not (empty.home / "index").exists()
-
-
-def test_an_empty_folder_of_uploads_is_filled(empty: Skillbus, backup: Path) -> None:
-    uploads = empty.home / "uploads"
-    (uploads / "sources").mkdir(parents=True)
-    (uploads / "sources" / "sent").write_bytes(b"an upload")
-    assert f"{uploads} is not empty" in empty("restore", str(backup), code=2).err
-    (uploads / "sources" / "sent").unlink()
-    empty("restore", str(backup))
-    assert answer(empty, "set up a sundial")[0][3]
-
-
-def test_only_their_owner_reads_the_files_of_a_restored_home(empty: Skillbus, backup: Path) -> None:
-    empty.home.mkdir(mode=0o755)
-    empty("restore", str(backup))
-    databases = list(empty.home.glob("*.db"))
-    assert len(databases) >= 4
-    assert [path.name for path in databases if path.stat().st_mode & 0o077] == []
+def test_only_their_owner_reads_the_files(backup: Path) -> None:
+    assert (backup / "uploads" / "sources").is_dir()
+    assert read_by_others(backup) == []
 
 
 def test_a_library_of_another_encoder_leaves_no_folder_behind(

@@ -255,7 +255,11 @@ def test_a_message_of_another_form_becomes_a_dead_letter(
         properties = pika.BasicProperties(correlation_id=b"\xff", reply_to=name)
         with outside.channel() as channel:
             channel.basic_publish("", STREAM, b"undecodable", properties)
-        wait_for(lambda: one.consumer.recorded == 2 and one.consumer.refused == 4)
+            # An exchange passes on any routing key.
+            channel.exchange_declare("everything", "fanout", auto_delete=True)
+            channel.queue_bind(STREAM, "everything")
+            channel.basic_publish("everything", b"\xff", json.dumps(query()))
+        wait_for(lambda: one.consumer.recorded == 3 and one.consumer.refused == 4)
         [letter, *_] = backend.journal.list_dead_letters()
         assert "properties that cannot be decoded" in letter.reason
         assert letter.body == "undecodable"

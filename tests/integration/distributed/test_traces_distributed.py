@@ -42,7 +42,7 @@ def distributed(deployments: Deployments, collector: Collector) -> Iterator[Dist
         SKILLBUS_WORKERS__RECONCILE_SECONDS="1",
         SKILLBUS_SERVERS__TIMEOUT_SECONDS="5",
     )
-    made.start()
+    made.start("query", "ingest", "embed_skills", "embed_sections", "link")
     yield made
     made.stop()
 
@@ -106,10 +106,18 @@ def test_a_query_is_one_trace_from_the_gateway_to_the_servers(
     assert TRACE in {line["trace_id"] for line in lines}
 
 
-def test_a_query_that_the_broker_lost_continues_its_trace_from_the_journal(
+def test_traces_outlast_a_worker_that_stops_and_a_broker_that_loses_a_query(
     distributed: Distributed, client: httpx.Client, collector: Collector
 ) -> None:
+    """A worker exports its last spans, and the journal has the trace of a query."""
     distributed.stop("query")
+    distributed.start("query", SKILLBUS_TRACING__EXPORT_MILLISECONDS="600000")
+    headers = {"Prefer": "wait=60", "traceparent": f"00-{LAST_TRACE}-{PARENT}-01"}
+    assert client.post("/v1/queries", json={"task": TASK}, headers=headers).status_code == 200
+    assert not collector.named("process skillbus.query", LAST_TRACE)
+    distributed.stop("query")
+    wait_for(lambda: collector.named("process skillbus.query", LAST_TRACE))
+
     headers = {"traceparent": f"00-{LOST_TRACE}-{PARENT}-01"}
     answer = client.post("/v1/queries", json={"task": TASK}, headers=headers)
     recorded = collector.find("record skillbus.query.asked.v1", LOST_TRACE)
@@ -119,19 +127,6 @@ def test_a_query_that_the_broker_lost_continues_its_trace_from_the_journal(
     wait_for(lambda: client.get(answer.headers["location"]).json()["state"] == "done", 120)
     task = wait_for(lambda: collector.named("process skillbus.query", LOST_TRACE))[0]
     assert task.parent_id == recorded.span_id
-
-
-def test_a_worker_that_stops_exports_its_last_spans(
-    distributed: Distributed, client: httpx.Client, collector: Collector
-) -> None:
-    distributed.stop("query")
-    distributed.start("query", SKILLBUS_TRACING__EXPORT_MILLISECONDS="600000")
-    headers = {"Prefer": "wait=60", "traceparent": f"00-{LAST_TRACE}-{PARENT}-01"}
-    assert client.post("/v1/queries", json={"task": TASK}, headers=headers).status_code == 200
-    assert not collector.named("process skillbus.query", LAST_TRACE)
-    distributed.stop("query")
-    wait_for(lambda: collector.named("process skillbus.query", LAST_TRACE))
-    distributed.start("query")
 
 
 def test_the_task_of_a_dead_worker_is_sent_again_under_the_span_that_sent_it(

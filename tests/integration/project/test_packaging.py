@@ -198,19 +198,6 @@ def test_asking_for_the_version_loads_nothing_heavy() -> None:
     assert others <= {"click", "typing_extensions"}
 
 
-def test_asking_for_help_of_the_program_works_without_a_library(tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "workers.cli", "--home", tmp_path / "absent", "--help"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert run.returncode == 0, run.stderr
-    for command in ("sync", "query", "serve", "eval"):
-        assert command in run.stdout
-    assert not (tmp_path / "absent").exists()
-
-
 def test_importing_a_room_reads_nothing_and_starts_nothing() -> None:
     modules = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

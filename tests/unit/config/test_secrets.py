@@ -38,12 +38,15 @@ def test_a_password_goes_into_a_url_and_out_again(url: str, whole: str) -> None:
     assert add_password(url, "p@s/s") == whole
     assert "p%40s" not in strip_password(whole)
     assert add_password(url, None) == url == strip_password(url)
+    assert add_password(whole, "p@s/s") == whole, "in place of the one that it has"
 
 
 @pytest.mark.parametrize(
     ("urls", "shown"),
     [
         ("redis://:se,cret@host/0", ["redis://@host/0"]),
+        ("redis://:se/cr#et?@host/0", ["redis://@host/0"]),
+        ("amqp://bus:se@cret@[::1", ["amqp://bus@[::1"]),
         ("amqp://bus:a@one/, amqp://bus:b@two/", ["amqp://bus@one/", "amqp://bus@two/"]),
         ("http://one:9200,http://two:9200", ["http://one:9200", "http://two:9200"]),
         ("", [""]),

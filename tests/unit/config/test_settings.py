@@ -94,6 +94,8 @@ def test_a_config_variable_without_its_file_is_an_error(
         ("colour = 1\n", "colour"),
         ('[choice]\nbudget = "much"\n', "choice.budget"),
         ('log_level = "loud"\n', "log_level"),
+        ('home = "elsewhere"\n', "home"),
+        ("[servers]\ntimeout_seconds = inf\n", "servers.timeout_seconds"),
         ("[workers]\ningest_threads = 0\n", "workers.ingest_threads"),
     ],
 )
@@ -112,6 +114,13 @@ def test_a_wrong_setting_is_named_with_its_file_and_variable(
 def test_a_wrong_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLBUS_CHOICE__TOP", "many")
     with pytest.raises(UsageError, match="SKILLBUS_CHOICE__TOP"):
+        load_settings(tmp_path)
+
+
+@pytest.mark.parametrize("address", ["ftp://me:key@host/v1", "http://me:k/ey@host/v1"])
+def test_an_error_does_not_quote_a_password(tmp_path: Path, address: str) -> None:
+    write(tmp_path, f'[language_model]\nmodel = "m"\nbase_url = "{address}"\n')
+    with pytest.raises(UsageError, match=r"base_url '\w+://me@host/v1': write http"):
         load_settings(tmp_path)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from config.errors import UsageError
 from config.load_settings import load_settings
@@ -15,21 +16,30 @@ from tests.support.program.deployment import (
     KUBERNETES,
     parse_command,
     read_compose,
-    read_deployments,
-    read_env_file,
-    read_manifests,
+    render_kind,
 )
 from workers.http.access import LOOPBACK_HOSTS
 from workers.processes.http_server import parse_listen_address
 from workers.processes.workloads import ALL_QUEUES, WORKLOADS, parse_workload
 
-DEPLOYMENTS = read_deployments()
+COMPOSED = read_compose("compose.yaml")["services"]
+DEPLOYMENTS = [f"skillbus-{name}" for name in COMPOSED if "build" in COMPOSED[name]]
 PASSWORDS = "/run/secrets/skillbus/"
 
 
+def spec_of(name: str) -> Any:
+    return render_kind("", "Deployment")[name]["spec"]
+
+
 def pod(name: str) -> dict[str, Any]:
-    spec: dict[str, Any] = DEPLOYMENTS[name]["spec"]["template"]["spec"]
+    spec: dict[str, Any] = spec_of(name)["template"]["spec"]
     return spec
+
+
+def settings_of_pods() -> dict[str, str]:
+    [settings] = render_kind("", "ConfigMap").values()
+    data: dict[str, str] = settings["data"]
+    return data
 
 
 def container(name: str) -> dict[str, Any]:
@@ -39,24 +49,21 @@ def container(name: str) -> dict[str, Any]:
 
 
 def test_the_kustomization_names_every_manifest() -> None:
-    kustomization = read_manifests("kustomization.yaml")[0]
+    text = (KUBERNETES / "base" / "kustomization.yaml").read_text(encoding="utf-8")
+    kustomization = yaml.safe_load(text)
     named = {*kustomization["resources"], *(patch["path"] for patch in kustomization["patches"])}
     there = {path.name for path in (KUBERNETES / "base").glob("*.yaml")}
     assert named == there - {"kustomization.yaml"}
-    [settings] = kustomization["configMapGenerator"]
-    assert (KUBERNETES / "base" / settings["envs"][0]).is_file()
 
 
 def test_there_are_the_same_processes_as_in_the_composed_deployment() -> None:
-    composed = read_compose("compose.yaml")["services"]
-    ours = {f"skillbus-{name}" for name in composed if "skillbus" in composed[name]["image"]}
-    assert set(DEPLOYMENTS) == ours
+    assert set(render_kind("", "Deployment")) == set(DEPLOYMENTS)
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_labels_select_the_pods_of_a_deployment_alone(name: str) -> None:
-    labels = DEPLOYMENTS[name]["spec"]["template"]["metadata"]["labels"]
-    assert DEPLOYMENTS[name]["spec"]["selector"]["matchLabels"] == labels
+    labels = spec_of(name)["template"]["metadata"]["labels"]
+    assert spec_of(name)["selector"]["matchLabels"] == labels
     assert labels["app.kubernetes.io/component"] == name.removeprefix("skillbus-")
 
 
@@ -119,7 +126,7 @@ def test_workers_take_every_queue_once() -> None:
 
 
 def test_links_have_one_writer_even_while_it_is_replaced() -> None:
-    spec = DEPLOYMENTS["skillbus-worker-link"]["spec"]
+    spec = spec_of("skillbus-worker-link")
     assert spec["replicas"] == 1
     assert spec["strategy"] == {"type": "Recreate"}
 
@@ -130,22 +137,22 @@ def test_the_gateway_listens_only_where_it_has_tokens() -> None:
     listen = parse_command(args)["listen"]
     with pytest.raises(UsageError, match="token"):
         parse_listen_address(listen)
-    [service] = [one for one in read_manifests("gateway.yaml") if one["kind"] == "Service"]
-    labels = DEPLOYMENTS["skillbus-gateway"]["spec"]["template"]["metadata"]["labels"]
+    [service] = render_kind("", "Service").values()
+    labels = spec_of("skillbus-gateway")["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
     [port] = service["spec"]["ports"]
     assert listen.endswith(f":{port['port']}")
     assert container("skillbus-gateway")["ports"] == [
         {"name": port["targetPort"], "containerPort": port["port"]}
     ]
-    [policy] = read_manifests("network.yaml")
+    [policy] = render_kind("", "NetworkPolicy").values()
     assert {"port": port["port"], "protocol": "TCP"} in policy["spec"]["ingress"][1]["ports"]
-    hosts = json.loads(read_env_file("settings.env")["SKILLBUS_GATEWAY__HOSTS"])
+    hosts = json.loads(settings_of_pods()["SKILLBUS_GATEWAY__HOSTS"])
     assert hosts == [service["metadata"]["name"]]
 
 
 def test_the_audit_log_is_on_a_volume_that_lasts() -> None:
-    file = Path(read_env_file("settings.env")["SKILLBUS_AUDIT__FILE"])
+    file = Path(settings_of_pods()["SKILLBUS_AUDIT__FILE"])
     for name in ("skillbus-watcher", "skillbus-gateway"):
         claims = {one["name"] for one in pod(name)["volumes"] if "persistentVolumeClaim" in one}
         kept = [one for one in container(name)["volumeMounts"] if one["name"] in claims]
@@ -162,7 +169,7 @@ def test_probes_call_the_gateway_by_a_name_it_knows() -> None:
 def test_settings_exist_and_passwords_come_from_the_secret(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    variables = read_env_file("settings.env")
+    variables = settings_of_pods()
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
         assert "PASSWORD" not in name or value.startswith(PASSWORDS)
@@ -179,10 +186,9 @@ def test_settings_exist_and_passwords_come_from_the_secret(
     worker = container("skillbus-worker-query")
     assert worker["ports"] == [{"name": "metrics", "containerPort": port}]
     assert worker["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
-    [policy] = read_manifests("network.yaml")
+    [policy] = render_kind("", "NetworkPolicy").values()
     assert policy["spec"]["ingress"][0]["ports"] == [{"port": port, "protocol": "TCP"}]
 
 
 def test_the_same_settings_as_in_the_composed_deployment() -> None:
-    composed = read_compose("compose.yaml")["services"]["worker-query"]["environment"]
-    assert set(read_env_file("settings.env")) == set(composed)
+    assert set(settings_of_pods()) == set(COMPOSED["worker-query"]["environment"])

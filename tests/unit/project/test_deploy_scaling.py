@@ -15,7 +15,7 @@ import pytest
 
 from config.load_settings import load_settings
 from tasks.policies import POLICIES
-from tests.support.program.deployment import OVERLAYS, parse_command, render_objects
+from tests.support.program.deployment import OVERLAYS, parse_command, render_kind, render_objects
 from workers.monitoring.metric_specs import DEPLOYMENT_METRICS
 from workers.processes.heartbeat import _EXIT_GRACE_SECONDS
 from workers.processes.workloads import parse_workload
@@ -46,10 +46,6 @@ def _schemas_are_read_once() -> Iterator[None]:
         yield
 
 
-def of_kind(overlay: str, kind: str) -> dict[str, dict[str, Any]]:
-    return {one["metadata"]["name"]: one for one in render_objects(overlay) if one["kind"] == kind}
-
-
 @cache
 def check_schema(text: str) -> None:
     """Raise for an object, as JSON, that its API would refuse, unknown fields included.
@@ -70,7 +66,7 @@ def check_schema(text: str) -> None:
 
 def triggers(overlay: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every trigger, with the name of the Deployment that it scales."""
-    for scaled in of_kind(overlay, "ScaledObject").values():
+    for scaled in render_kind(overlay, "ScaledObject").values():
         for trigger in scaled["spec"]["triggers"]:
             yield scaled["spec"]["scaleTargetRef"]["name"], trigger
 
@@ -100,11 +96,11 @@ def test_every_object_fits_its_schema(overlay: str) -> None:
 
 
 def test_a_field_that_does_not_exist_is_refused() -> None:
-    [deployment, *_] = of_kind("keda-redis", "Deployment").values()
+    [deployment, *_] = render_kind("keda-redis", "Deployment").values()
     deployment["spec"]["template"]["spec"]["terminationGraceSeconds"] = 3
     with pytest.raises(kubernetes_validate.ValidationError, match="terminationGraceSeconds"):
         check_schema(json.dumps(deployment))
-    [scaled, *_] = of_kind("keda-redis", "ScaledObject").values()
+    [scaled, *_] = render_kind("keda-redis", "ScaledObject").values()
     scaled["spec"]["pollingSeconds"] = 3
     with pytest.raises(AssertionError):
         check_schema(json.dumps(scaled))
@@ -119,7 +115,7 @@ def test_triggers_have_the_metadata_that_keda_reads(overlay: str) -> None:
 
 @pytest.mark.parametrize("overlay", KEDA_OVERLAYS)
 def test_each_queue_scales_the_worker_that_takes_from_it(overlay: str) -> None:
-    deployments = of_kind(overlay, "Deployment")
+    deployments = render_kind(overlay, "Deployment")
     scaled: dict[str, set[str]] = {}
     for name, trigger in triggers(overlay):
         if queue := waiting_at(trigger):
@@ -133,9 +129,9 @@ def test_each_queue_scales_the_worker_that_takes_from_it(overlay: str) -> None:
 
 @pytest.mark.parametrize("overlay", KEDA_OVERLAYS)
 def test_bounds_fit_one_another_and_apply_leaves_replicas_alone(overlay: str) -> None:
-    deployments = of_kind(overlay, "Deployment")
+    deployments = render_kind(overlay, "Deployment")
     bounds = {}
-    for scaled in of_kind(overlay, "ScaledObject").values():
+    for scaled in render_kind(overlay, "ScaledObject").values():
         spec = scaled["spec"]
         bounds[spec["scaleTargetRef"]["name"]] = spec
         assert spec["minReplicaCount"] < spec["maxReplicaCount"]
@@ -149,8 +145,8 @@ def test_bounds_fit_one_another_and_apply_leaves_replicas_alone(overlay: str) ->
 
 def test_the_last_worker_is_not_stopped_while_its_task_runs() -> None:
     for overlay in KEDA_OVERLAYS:
-        deployments = of_kind(overlay, "Deployment")
-        for name, scaled in of_kind(overlay, "ScaledObject").items():
+        deployments = render_kind(overlay, "Deployment")
+        for name, scaled in render_kind(overlay, "ScaledObject").items():
             if scaled["spec"]["minReplicaCount"]:
                 continue
             queues = consumed(deployments[name])
@@ -162,14 +158,14 @@ def test_the_last_worker_is_not_stopped_while_its_task_runs() -> None:
 def test_keda_asks_the_broker_of_the_workers(
     overlay: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    [settings] = of_kind(overlay, "ConfigMap").values()
+    [settings] = render_kind(overlay, "ConfigMap").values()
     for name, value in settings["data"].items():
         monkeypatch.setenv(name, value)
     servers = load_settings(tmp_path).servers
     broker = urlsplit(servers.broker)
     passwords = {
         ref["parameter"]: (ref["name"], ref["key"])
-        for ref in of_kind(overlay, "TriggerAuthentication")["skillbus-broker"]["spec"][
+        for ref in render_kind(overlay, "TriggerAuthentication")["skillbus-broker"]["spec"][
             "secretTargetRef"
         ]
     }
@@ -185,7 +181,7 @@ def test_keda_asks_the_broker_of_the_workers(
             assert metadata["databaseIndex"] == broker.path.removeprefix("/")
         else:
             assert metadata["host"] == servers.broker.replace(f"{broker.username}@", "")
-            user = of_kind(overlay, "Secret")["skillbus-broker-user"]["stringData"]
+            user = render_kind(overlay, "Secret")["skillbus-broker-user"]["stringData"]
             assert user == {"username": broker.username}
             assert passwords["username"] == ("skillbus-broker-user", "username")
 
@@ -210,11 +206,11 @@ def test_prometheus_is_asked_for_metrics_that_exist(overlay: str) -> None:
 def test_what_may_run_twice_is_stopped_one_by_one(overlay: str) -> None:
     budgets = {
         frozenset(one["spec"]["selector"]["matchLabels"].items()): one["spec"]["maxUnavailable"]
-        for one in of_kind(overlay, "PodDisruptionBudget").values()
+        for one in render_kind(overlay, "PodDisruptionBudget").values()
     }
     expected = {
         frozenset(one["spec"]["selector"]["matchLabels"].items()): 1
-        for name, one in of_kind(overlay, "Deployment").items()
+        for name, one in render_kind(overlay, "Deployment").items()
         if name not in SINGLE
     }
     assert budgets == expected
@@ -223,11 +219,11 @@ def test_what_may_run_twice_is_stopped_one_by_one(overlay: str) -> None:
 def test_pods_have_time_to_finish_what_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    [settings] = of_kind("", "ConfigMap").values()
+    [settings] = render_kind("", "ConfigMap").values()
     for name, value in settings["data"].items():
         monkeypatch.setenv(name, value)
     seconds = load_settings(tmp_path).workers.stop_seconds + _EXIT_GRACE_SECONDS
-    for name, one in of_kind("", "Deployment").items():
+    for name, one in render_kind("", "Deployment").items():
         pod = one["spec"]["template"]["spec"]
         assert pod["terminationGracePeriodSeconds"] > seconds
         if name == "skillbus-gateway":

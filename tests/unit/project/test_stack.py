@@ -186,6 +186,16 @@ def test_a_second_node_joins_the_first_whichever_is_asked_for(tmp_path: Path) ->
     assert f"SKILLBUS_SERVERS__ELASTICSEARCH={first.url},{second.url}\n" in settings
 
 
+def test_a_server_that_an_interrupted_start_left_out_is_not_ready(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack = Stack(tmp_path)
+    stack.server("redis")
+    state.save(tmp_path, stack.servers)
+    assert main(["--folder", str(tmp_path), "status"]) == 1
+    assert "process none, 0 MB, not ready: it is not running" in capsys.readouterr().out
+
+
 def test_a_process_that_took_over_the_id_is_another() -> None:
     mine = Process(os.getpid(), 1)
     assert not mine.alive()

@@ -9,9 +9,11 @@ from typing import Any
 import celery._state
 import pytest
 from billiard import common
+from kombu.utils import functional
 
 from config.errors import TransientError
-from tasks.broker.broker_config import memory_broker_config
+from config.server_settings import ServerSettings
+from tasks.broker.broker_config import memory_broker_config, server_broker_config
 from tasks.celery_app import create_app
 from tasks.policies import INGEST, QUERY
 from tasks.send import send_task
@@ -45,6 +47,23 @@ def test_other_errors_are_the_tasks_own(task: Any) -> None:
         task(["crafts:bread"])
 
 
+@pytest.mark.parametrize(
+    ("address", "checked"),
+    [
+        ("redis://host", None),
+        ("rediss://host", {"ssl_cert_reqs": "required"}),
+        ("rediss://host?ssl_ca_certs=/ca", {"ssl_cert_reqs": "required", "ssl_ca_certs": "/ca"}),
+        ("rediss://host?ssl_cert_reqs=none", {"ssl_cert_reqs": "none"}),
+    ],
+)
+def test_redis_with_tls_needs_a_certificate(address: str, checked: dict[str, str] | None) -> None:
+    servers = ServerSettings(broker=address, elasticsearch="http://host", neo4j="bolt://host")
+    app = create_app(interrupted, [QUERY.queue], server_broker_config(servers))
+    assert app.conf.broker_use_ssl == app.conf.redis_backend_use_ssl == checked
+    assert bool(app.connection_for_write().ssl) == bool(checked)
+    assert ("ssl_cert_reqs" in app.backend.connparams) == bool(checked)
+
+
 def test_a_query_fails_for_now_while_the_result_backend_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -52,8 +71,15 @@ def test_a_query_fails_for_now_while_the_result_backend_is_away(
     monkeypatch.setattr(celery._state, "_task_join_will_block", False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    config = replace(memory_broker_config(), result_backend=f"redis://127.0.0.1:{port}")
+    config = replace(
+        memory_broker_config(),
+        result_backend=f"redis://127.0.0.1:{port}",
+        options={"socket_timeout": 3.0},
+    )
     app = create_app(interrupted, [QUERY.queue], config)
-    app.conf.result_backend_transport_options = {"retry_policy": {"max_retries": 1}}
+    pauses: list[float] = []
+    monkeypatch.setattr(functional, "sleep", pauses.append)
+    monkeypatch.setattr(functional, "time", lambda: sum(pauses))
     with pytest.raises(TransientError):
         send_task(app, QUERY.name, ["q-1"], keep_result=True)
+    assert sum(pauses) < 10

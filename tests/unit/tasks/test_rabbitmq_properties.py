@@ -1,11 +1,13 @@
-"""Properties of AMQP messages that amqp cannot decode."""
+"""Properties and routing keys of AMQP messages that amqp cannot decode."""
 
 from __future__ import annotations
 
 import struct
 
 import pytest
+from amqp import abstract_channel
 from amqp.basic_message import Message
+from amqp.serialization import dumps
 from amqp.spec import Basic
 
 from tasks.broker.rabbitmq_properties import keep_unreadable_messages
@@ -48,3 +50,13 @@ def test_other_properties_are_decoded() -> None:
     sent = Message(reply_to="skillbus.replies.me", application_headers={"task": "skillbus.plan"})
     found = received(sent._serialize_properties())
     assert (found.reply_to, found.headers) == ("skillbus.replies.me", {"task": "skillbus.plan"})
+
+
+def test_a_message_whose_routing_key_is_not_utf_8_is_delivered() -> None:
+    keep_unreadable_messages()
+    delivery = "sLbss", dumps("sLbss", ["consumer", 1 << 63, True, "all", b"caf\xe9"]), 0
+    arguments, end = abstract_channel.loads(*delivery)
+    assert arguments == ["consumer", 1 << 63, True, "all", "caf\ufffd"]
+    assert end == len(delivery[1])
+    with pytest.raises(UnicodeDecodeError):
+        abstract_channel.loads("sB", dumps("sB", [b"\xe9", 1]), 0)

@@ -182,7 +182,7 @@ def test_a_worker_that_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(time, "monotonic", lambda: now)
     backend = object.__new__(DistributedBackend)
     backend._last_worker_seen = now
-    backend._coordinator = cast(
+    backend.coordinator = cast(
         Any, SimpleNamespace(alive_workers=lambda: ["w"] if alive else [], task_error="")
     )
     assert (backend.get_problem(), backend.get_wait_reason()) == ("", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from workers.backup.folder import (
     write_lines,
 )
 from workers.backup.folder import write_manifest as write
-from workers.backup.home import restore_home
+from workers.backup.home import back_up_home, restore_home
 
 CYPHER = Path(__file__).resolve().parents[3] / "graph" / "neo4j" / "cypher"
 
@@ -74,21 +75,88 @@ def test_a_backup_that_cannot_be_looked_at_is_refused(tmp_path: Path) -> None:
         read_manifest(tmp_path / ("x" * 300), "home")
 
 
-def test_what_is_restored_from_a_read_only_backup_can_be_written(tmp_path: Path) -> None:
-    backup, home = tmp_path / "backup", tmp_path / "home"
-    (backup / "index" / "packs").mkdir(parents=True)
-    files = ("index/revisions.sqlite", "index/packs/rows", "graph.db")
-    for name in files:
-        (backup / name).write_text(name)
-    write(backup, kind="home", created="now", model="m", dimension=2, skills=0, missing=0)
+FILES = ("index/revisions.sqlite", "index/packs/rows", "graph.db", "uploads/sources/sent/a.zip")
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    """A backup of a home, whose files have their own names as content."""
+    folder = tmp_path / "backup"
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    write(folder, kind="home", created="now", model="m", dimension=2, skills=0, missing=0)
+    return folder
+
+
+def list_files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_restored_from_a_read_only_backup_can_be_written(
+    backup: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    (home / "uploads" / "sources").mkdir(parents=True)  # an empty folder is filled
     for path in (backup, *backup.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
     with private_files():
         restore_home(Settings(home=home), backup)
-    for name in files:
+    for name in FILES:
         assert (home / name).read_text() == name
         assert (home / name).stat().st_mode & 0o777 == 0o600
-        assert (home / name).parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("used", ["graph.db", "graph.db-wal", "index/meta", "uploads/sources/sent"])
+def test_a_home_with_a_library_is_left_alone(backup: Path, tmp_path: Path, used: str) -> None:
+    home = tmp_path / "home"
+    (home / used).parent.mkdir(parents=True)
+    (home / used).write_text("left by a killed process")
+    with pytest.raises(UsageError, match=r"exists: restore into a home without|is not empty"):
+        restore_home(Settings(home=home), backup)
+    assert list_files(home) == {used}
+
+
+def refused(backup: Path) -> str:
+    """The message; nothing is restored."""
+    home = backup.parent / "home"
+    with pytest.raises(UsageError) as caught:
+        restore_home(Settings(home=home), backup)
+    assert not home.exists()
+    return str(caught.value)
+
+
+def test_an_incomplete_or_damaged_backup_is_refused(backup: Path) -> None:
+    (backup / "graph.db").write_text("changed")
+    assert "is damaged: graph.db has changed" in refused(backup)
+    (backup / "graph.db").unlink()
+    assert "is incomplete: graph.db is missing" in refused(backup)
+    (backup / "manifest.json").write_text("{")
+    assert "is damaged: manifest.json" in refused(backup)
+    (backup / "manifest.json").unlink()
+    assert "holds no complete backup" in refused(backup)
+    assert "holds no complete backup" in refused(backup.with_name("none"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("format", 99, "format 99, this version of skillbus reads 1"),
+        ("kind", "servers", "is of a library on servers"),
+    ],
+)
+def test_a_backup_of_something_else_is_refused(
+    backup: Path, field: str, value: object, message: str
+) -> None:
+    manifest = json.loads((backup / "manifest.json").read_text())
+    (backup / "manifest.json").write_text(json.dumps(manifest | {field: value}))
+    assert message in refused(backup)
+
+
+def test_there_is_no_backup_without_a_library(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no library"):
+        back_up_home(Settings(home=tmp_path / "home"), tmp_path / "none", lambda *_: None)
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_catalog_of_a_newer_version_is_refused() -> None:

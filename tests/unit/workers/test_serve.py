@@ -13,12 +13,12 @@ from starlette.types import Receive, Scope, Send
 
 from config.errors import UsageError
 from config.settings import Settings
+from workers.processes.current_process import stop_on_signals
 from workers.processes.http_server import (
     bind_socket,
     bind_unix_socket,
     create_server,
     parse_listen_address,
-    stop_on_signals,
 )
 from workers.processes.serve import run_serve
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
 from workers.backend.home import WriterLock
 
 
@@ -60,3 +60,9 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
         process.wait()
         lock.acquire()
         lock.release()
+
+
+def test_a_lock_that_cannot_be_written_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "writer.lock").mkdir()
+    with pytest.raises(TransientError, match=r"writer\.lock cannot be written: Is a directory"):
+        WriterLock(tmp_path).acquire()

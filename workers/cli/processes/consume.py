@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -36,6 +34,7 @@ def consume(ctx: click.Context) -> None:
     # Slow to import.
     from workers.backend.factory import find_serve, open_store_backend
     from workers.monitoring.metrics import ProcessMetrics
+    from workers.processes.current_process import stop_on_signals
     from workers.queue.broker import get_submission_broker
     from workers.queue.protocol import QUEUE
     from workers.queue.service import SubmissionService
@@ -50,11 +49,9 @@ def consume(ctx: click.Context) -> None:
             f"`skillbus serve` runs on {settings.home}: start it with submissions.broker set, "
             "and it consumes these messages itself"
         )
-    stop_requested = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop_requested.set())
     process_metrics = ProcessMetrics()
     with (
+        stop_on_signals() as stop_requested,
         tracing(settings.tracing, process_metrics.recorder),
         open_store_backend(settings, writable=True, metrics=process_metrics.recorder) as backend,
         SubmissionService(backend, process_metrics.recorder) as submissions,

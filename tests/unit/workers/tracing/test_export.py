@@ -57,12 +57,13 @@ def test_spans_are_sent_with_the_headers_of_the_file(tmp_path: Path) -> None:
     assert ":" in resource["service.instance.id"]
 
 
-def test_variables_of_opentelemetry_do_not_change_where_spans_go_and_with_which_headers(
+def test_variables_of_opentelemetry_do_not_change_whether_and_where_spans_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-key={KEY}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", f"x-key={KEY}")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "another")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=trial")
