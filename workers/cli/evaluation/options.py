@@ -98,8 +98,13 @@ def _wait_for_section_embeddings(settings: Settings) -> None:
     """Wait until the sections of all published skills are embedded."""
     with open_catalog(settings) as graph:
         counts = graph.get_counts()
-    if counts["embedded"] == counts["published"]:
+    missing = counts["published"] - counts["embedded"]
+    if not missing:
         return
+    print_to_stderr(
+        f"{missing} of {counts['published']} skills have no section vectors yet: embedding them "
+        "first; --no-wait evaluates the library as it is"
+    )
     with (
         SyncProgress() as progress,
         open_backend(settings, writable=True) as backend,
