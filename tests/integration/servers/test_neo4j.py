@@ -663,25 +663,3 @@ def test_calls_to_a_frozen_server_end(
     for each in (used, fresh):
         assert "lib:a" in pointers(each)
         each.close()
-
-
-@pytest.mark.slow
-def test_what_was_acknowledged_survives_a_kill(
-    own: ServerSettings, servers: ServerControls
-) -> None:
-    graph = open_catalog(own)
-    acknowledged = {}
-    for n in range(1, 21):
-        (moved,) = graph.publish([publication(f"s{n % 7}", n)])
-        acknowledged[moved.skill_id] = moved.seq
-    taken = graph.allocate_sequence(100)
-    servers.neo4j.kill()
-    started = time.monotonic()
-    with pytest.raises(TransientError, match="bolt://"):
-        graph.get_entries()
-    assert time.monotonic() - started < 25  # the driver alone tries again for 30 s
-    servers.neo4j.start_again()
-    assert pointers(graph) == acknowledged
-    assert graph.allocate_sequence(1).start == taken.stop
-    assert graph.publish([publication("s1", 1000)]) == [RevisionKey("lib:s1", 1000)]
-    graph.close()
