@@ -49,11 +49,9 @@ def roll_out(distributed: Distributed) -> dict[str, float]:
 def test_every_worker_is_replaced_under_load(
     deployments: Deployments,
     fork_server: ForkServer,
-    rabbitmq_url: str,
     tmp_path_factory: pytest.TempPathFactory,
     broker: Broker,
 ) -> None:
-    del rabbitmq_url  # so that it starts with the others
     deployment = deployments(broker, **SHORT)
     arena = Arena(deployment, fork_server, tmp_path_factory.mktemp(broker), SEED, size=15)
     arena.use(PATIENT)

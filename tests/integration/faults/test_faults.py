@@ -160,10 +160,8 @@ def test_rabbitmq_is_away_for_a_while(
     deployments: Deployments,
     fork_server: ForkServer,
     servers: ServerControls,
-    rabbitmq_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    del rabbitmq_url  # so that it starts with the others
     folder = tmp_path_factory.mktemp("rabbitmq")
     arena = Arena(deployments("rabbitmq", **SHORT), fork_server, folder, SEED, size=10)
     arena.use(HASTY)

@@ -159,7 +159,7 @@ class Distributed:
 
     # -- workers
     def start(self, *workloads: str, **env: str) -> None:
-        """Start workers by the names of `WORKLOADS`, or REST, until they take tasks.
+        """Start workers by their names, those of TOGETHER at default, until they take tasks.
 
         `env` is theirs alone, on top of the deployment's.
         """
@@ -347,10 +347,9 @@ def deployments(
     run_servers: RunServers,
     elasticsearch_url: str,
     neo4j_url: str,
-    redis_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Deployments]:
-    """A maker of deployments; servers are named, so that they start side by side."""
+    """A maker of deployments; the slow servers are named, so that they start side by side."""
     made: list[Distributed] = []
 
     def make(broker: Broker, env: dict[str, str]) -> Distributed:

@@ -18,14 +18,17 @@ that starts a `Stack` of its own does so inside `or_left_out()`, to the same end
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from deploy.stack import Server, Stack, StackError, UnavailableError
 
@@ -33,6 +36,15 @@ EXTERNAL = ("elasticsearch", "neo4j", "redis", "rabbitmq")
 """Servers that a variable may name."""
 
 NAMES = (*EXTERNAL, "language_model")
+
+SLOW = {"elasticsearch", "neo4j"}
+"""Servers in a Java virtual machine: until they have warmed up, the two take half a minute of
+processor time."""
+
+_NEED_SLOW = re.compile(
+    r"\b(elasticsearch_url|neo4j_url|ElasticIndices|Deployments|ServerControls)\b"
+)
+"""Names in files of tests that need them."""
 
 _BYTES, _UNIT_BYTES = 5 << 30, 2 << 30
 """Memory of a test process with what it starts, and of one that runs unit tests."""
@@ -65,8 +77,9 @@ class RunServers:
 
     def own(self, name: str) -> Server:
         """A server that this run started, ready; skips or fails where there is none."""
-        # All that the selected tests will ask for start side by side.
-        for each in sorted({name, *self._wanted} - self._launched):
+        # Those that take long start side by side, if the selected tests will ask for them.
+        together = self._wanted & SLOW if name in SLOW else set()
+        for each in sorted({name, *together} - self._launched):
             self._launched.add(each)
             try:
                 self._stack.launch([each])
@@ -218,6 +231,28 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     size = _UNIT_BYTES if all(one.is_relative_to(unit) for one in paths) else _BYTES
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(1, min(len(os.sched_getaffinity(0)) + 1, memory // size))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """With `--dist loadfile`, all processes but one take the tests that need slow servers."""
+    return _FewServers(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+class _FewServers(LoadFileScheduling):  # type: ignore[misc]  # no annotations
+    """Gives the first process files that need no slow server, and the others those that do; what is
+    left is for any."""
+
+    def _assign_work_unit(self, node: Any) -> None:
+        wanted = node is not self.nodes[0]
+        first = next((file for file in self.workqueue if self._needs_slow(file) == wanted), None)
+        if first is not None and len(self.nodes) > 1:
+            self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
+
+    def _needs_slow(self, file: str) -> bool:
+        text = (self.config.rootpath / file).read_text(encoding="utf-8")
+        return _NEED_SLOW.search(text) is not None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
