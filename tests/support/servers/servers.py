@@ -23,6 +23,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,7 +45,7 @@ processor time."""
 _NEED_SLOW = re.compile(
     r"\b(elasticsearch_url|neo4j_url|ElasticIndices|Deployments|ServerControls)\b"
 )
-"""Names in files of tests that need them."""
+"""Names in files of tests that need slow servers."""
 
 _BYTES, _UNIT_BYTES = 5 << 30, 2 << 30
 """Memory of a test process with what it starts, and of one that runs unit tests."""
@@ -235,24 +236,28 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    """With `--dist loadfile`, all processes but one take the tests that need slow servers."""
-    return _FewServers(config, log) if config.getoption("dist") == "loadfile" else None
+    """With `--dist loadfile`, tests that need the same things run in as few processes as can be."""
+    return _KindScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-class _FewServers(LoadFileScheduling):  # type: ignore[misc]  # no annotations
-    """Gives the first process files that need no slow server, and the others those that do; what is
-    left is for any."""
+class _KindScheduling(LoadFileScheduling):  # type: ignore[misc]  # no annotations
+    """Gives the first process the tests of the console, which share a library, and the others those
+    of slow servers; what is left is for any."""
 
     def _assign_work_unit(self, node: Any) -> None:
-        wanted = node is not self.nodes[0]
-        first = next((file for file in self.workqueue if self._needs_slow(file) == wanted), None)
-        if first is not None and len(self.nodes) > 1:
-            self.workqueue.move_to_end(first, last=False)
+        kinds = ("console", "", "slow servers")
+        wanted = kinds if node is self.nodes[0] else kinds[::-1]
+        root = self.config.rootpath
+        first = min(self.workqueue, key=lambda file: wanted.index(_find_kind(root / file)))
+        self.workqueue.move_to_end(first, last=False)
         super()._assign_work_unit(node)
 
-    def _needs_slow(self, file: str) -> bool:
-        text = (self.config.rootpath / file).read_text(encoding="utf-8")
-        return _NEED_SLOW.search(text) is not None
+
+@cache
+def _find_kind(file: Path) -> str:
+    if file.match("tests/console/*.py"):
+        return "console"
+    return "slow servers" if _NEED_SLOW.search(file.read_text(encoding="utf-8")) else ""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
