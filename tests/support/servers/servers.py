@@ -223,7 +223,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One process more than cores, as tests wait for servers and timers a quarter of the time;
     fewer where memory is short, and one on servers that run already.
 
-    Each process has servers of its own, unless it runs unit tests alone.
+    Each process has the servers of its own that its tests ask for.
     """
     if any(external(name) for name in NAMES):
         return 1
