@@ -6,7 +6,7 @@
 Runs the command that `skillbus hook install claude-code` writes into the settings, in a shell as
 the agent does, with another prompt each time, in a session of its own. `idle`: no server runs.
 `served`: `skillbus serve` runs on HOME; it is started where none does. Prints JSON: wall and
-processor time of a call in ms, p50 and p95, and how many calls added skills.
+processor time of a call in ms, p50, p95 and maximum, and how many calls added skills.
 """
 
 from __future__ import annotations
@@ -19,17 +19,14 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from config.settings import Settings
+from tests.bench.run import percentiles, serving
 from workers.agent_hook.installation import build_command
 from workers.backend.serve_client import ServeClient
 from workers.evaluation.predictions import read_jsonl
-from workers.processes.interpreter import skillbus_command
 
 PROMPTS = Path(__file__).resolve().parents[1] / "data" / "prompts-community.jsonl"
 _PAUSE_SECONDS = 0.2
@@ -70,25 +67,6 @@ def run_hook(command: str, prompt: str) -> Call:
     return Call(wall, used.ru_utime + used.ru_stime, bool(output))
 
 
-@contextlib.contextmanager
-def serving(home: Path) -> Iterator[None]:
-    """Have `skillbus serve` run on a home; one that runs already is left as it is."""
-    if ServeClient.connect(home) is not None:
-        yield
-        return
-    environment = os.environ | {"SKILLBUS_HOME": str(home)}
-    process = subprocess.Popen(skillbus_command(["serve"]), env=environment)
-    try:
-        while ServeClient.connect(home) is None:
-            if process.poll() is not None:
-                raise SystemExit(f"skillbus serve ended with {process.returncode}")
-            time.sleep(0.5)
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def measure(home: Path, calls: int) -> dict[str, object]:
     """Call the hook for so many prompts; the figures."""
     rows = read_jsonl(PROMPTS, ("prompt",))
@@ -101,14 +79,9 @@ def measure(home: Path, calls: int) -> dict[str, object]:
     return {
         "calls": len(done),
         "added": sum(call.has_added for call in done),
-        "wall_ms": _describe([call.wall for call in done]),
-        "processor_ms": _describe([call.processor for call in done]),
+        "wall_ms": percentiles([1000 * call.wall for call in done]),
+        "processor_ms": percentiles([1000 * call.processor for call in done]),
     }
-
-
-def _describe(seconds: list[float]) -> dict[str, float]:
-    p50, p95 = np.percentile(np.array(seconds) * 1000, [50, 95])
-    return {"p50": round(float(p50), 1), "p95": round(float(p95), 1)}
 
 
 def main() -> None:
@@ -124,9 +97,11 @@ def main() -> None:
         return
     if asked.home is None:
         parser.error("name the home: --home HOME")
-    with serving(asked.home.absolute()):
-        measure(asked.home.absolute(), 5)  # what the first queries load
-        print(json.dumps(measure(asked.home.absolute(), asked.calls)))
+    home = asked.home.absolute()
+    is_served = ServeClient.connect(home) is not None
+    with contextlib.nullcontext() if is_served else serving(home):
+        measure(home, 5)  # what the first queries load
+        print(json.dumps(measure(home, asked.calls)))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,7 @@ import itertools
 import json
 import random
 import shutil
-import signal
 import statistics
-import subprocess
 import tempfile
 import threading
 import time
@@ -43,15 +41,15 @@ from config.logging import configure_logging
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from skills.events import QueryAsked, SourceChanged
-from tests.support.program.program import clean_environment
+from tests.bench.run import serving
 from tests.support.samples.library import TOPICS, write_topics
 from workers.backend.embedded import EmbeddedBackend
+from workers.backend.serve_client import ServeClient
 from workers.cli.common import open_catalog
 from workers.http.access import AccessRules
 from workers.http.app import create_gateway
 from workers.http.tokens import TokenScope, TokenStore, open_token_store
 from workers.processes.http_server import bind_socket, format_address, serve_in_thread
-from workers.processes.interpreter import skillbus_command
 
 ORIGIN = "skillbus/bench"
 PACE_SECONDS = 0.06
@@ -247,26 +245,10 @@ def _quantiles(values: list[float]) -> dict[str, float]:
 @contextlib.contextmanager
 def served(home: Path, address: tuple[str, int], **environment: str) -> Iterator[psutil.Process]:
     """`skillbus serve` on the port, warm."""
-    listen = f"{address[0]}:{address[1]}"
-    command = skillbus_command(["--home", str(home), "serve"])
-    environment = {**clean_environment(), "SKILLBUS_LOG_LEVEL": "error", **environment}
-    process = subprocess.Popen([*command, "--listen", listen], env=environment)
-    try:
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(home / "serve.sock"))) as client:
-            while not _is_warm(client):
-                assert process.poll() is None, "serve ended"
-                time.sleep(0.2)
-        yield psutil.Process(process.pid)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-
-def _is_warm(client: httpx.Client) -> bool:
-    body = {"task": "warm up"}
-    with contextlib.suppress(httpx.TransportError):
-        return client.post("http://skillbus/v1/answers", json=body, timeout=120).is_success
-    return False
+    listen = ("--listen", format_address(address))
+    with serving(home, *listen, SKILLBUS_LOG_LEVEL="error", **environment) as process:
+        ServeClient(home).post("/v1/answers", {"task": "warm up"})
+        yield process
 
 
 @contextlib.contextmanager

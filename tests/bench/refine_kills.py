@@ -70,10 +70,11 @@ def run(home: Path, server: TimedServer, options: argparse.Namespace) -> None:
         server.wait_for_requests(server.requests + random.randint(1, 2 * share - 1), 600)
         time.sleep(random.uniform(0, options.seconds))
         process.kill()
-        process.wait()
+        process.join()
     process = asking.start(home, server, options.questions, options.threads)
-    if process.wait():
-        raise SystemExit(f"the process failed: {process.returncode}")
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"the process failed: {process.exitcode}")
 
 
 def commit_delays(home: Path, server: TimedServer) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import tempfile
@@ -212,7 +213,7 @@ def bench_edit(settings: Settings, root: Path, paging: bool, edits: int = 100) -
 
 def bench_memory(settings: Settings, tasks: Sequence[str]) -> dict[str, Any]:
     """PSS of `serve` and its children after answering all tasks, in MB."""
-    with _serving(settings) as process:
+    with serving(settings.home) as process:
         for task in tasks:
             asked = subprocess.run(
                 [*PROGRAM, "--home", str(settings.home), "query", "-"],
@@ -227,17 +228,19 @@ def bench_memory(settings: Settings, tasks: Sequence[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def _serving(settings: Settings) -> Iterator[psutil.Process]:
-    started = subprocess.Popen([*PROGRAM, "--home", str(settings.home), "serve"])
+def serving(home: Path, *options: str, **environment: str) -> Iterator[psutil.Process]:
+    """`skillbus serve` on a home, once it answers."""
+    command = [*PROGRAM, "--home", str(home), "serve", *options]
+    process = subprocess.Popen(command, env=os.environ | environment)
     try:
-        while ServeClient.connect(settings.home) is None:
-            if started.poll() is not None:
-                raise SystemExit(f"skillbus serve ended with {started.returncode}")
+        while ServeClient.connect(home) is None:
+            if process.poll() is not None:
+                raise SystemExit(f"skillbus serve ended with {process.returncode}")
             time.sleep(0.1)
-        yield psutil.Process(started.pid)
+        yield psutil.Process(process.pid)
     finally:
-        started.terminate()
-        started.wait(30)
+        process.terminate()
+        process.wait(60)
 
 
 def read_tasks(path: Path | None) -> list[str]:

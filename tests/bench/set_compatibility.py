@@ -1,7 +1,5 @@
 """Bundles in which one needed skill was exchanged for one much like it: is the clash seen?
 
-    python -m tests.bench.set_compatibility --home HOME --tasks tasks.jsonl --out cases.jsonl
-
 R3-Skill asks whether a set of skills goes together for a task, which the relevance of each does not
 say. A case is the set of skills that a task needs, with one exchanged for its alternative (one that
 may stand for it under another name) or its sibling (one of the same kind for another case): the
@@ -12,18 +10,11 @@ is left out, or is said to conflict with another one.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
-from config.settings import Settings
 from graph.records import LinkFeatures
 from graph.skill_names import may_be_same_skill, normalise_name
-from workers.backend.stores import open_graph
-from workers.evaluation.predictions import read_jsonl
 
 MIN_COSINE = 0.3
 """Below this, descriptions are about different things, and the exchange would be no question of
@@ -110,24 +101,3 @@ def is_clash_seen(case: ExchangeCase, judgement: Judgement) -> bool:
 def _dot(one: Mapping[int, float], other: Mapping[int, float]) -> float:
     small, large = sorted([one, other], key=len)
     return sum(weight * large[term] for term, weight in small.items() if term in large)
-
-
-def main() -> None:
-    """Write the cases as JSON Lines; print how many of each kind."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--tasks", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
-    with contextlib.ExitStack() as stack:
-        graph = open_graph(Settings(home=given.home), stack, writable=False)
-        library = graph.get_link_features([one.skill_id for one in graph.get_entries() if one.seq])
-    tasks = read_jsonl(given.tasks, ("task_id", "instruction", "gt_skill_ids"))
-    cases = list(generate_cases(tasks, library))
-    given.out.write_text("".join(json.dumps(asdict(case)) + "\n" for case in cases))
-    kinds = {kind: sum(case.kind == kind for case in cases) for kind in ("alternative", "sibling")}
-    print(json.dumps({"cases": len(cases), "tasks": len({c.task_id for c in cases})} | kinds))
-
-
-if __name__ == "__main__":
-    main()

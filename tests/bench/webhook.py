@@ -13,16 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import os
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,10 +29,10 @@ import httpx
 
 from deploy.stack.ports import free_port
 from skills.events import GitFetchOptions, SourceChanged, new_event
+from tests.bench.run import percentiles, serving
 from tests.support.samples.library import TOPICS, write_skill
 from tests.support.servers.git_remote import PushedRepository, served_over_http
 from tests.support.servers.webhooks import github, github_push
-from workers.processes.interpreter import skillbus_command
 from workers.webhooks.delivery import Delivery
 
 SOURCE = "pushed"
@@ -68,7 +64,7 @@ class Place:
     client: httpx.Client
 
     def deliver(self, commit: str) -> float:
-        """Send the delivery of a push; seconds until 202."""
+        """Send the delivery of a push; milliseconds until 202."""
         content = github_push(self.address, after=commit)
         delivery = github(content, self.secret)
         return _sent(self.port, delivery)
@@ -82,10 +78,10 @@ def _sent(port: int, delivery: Delivery) -> float:
             content=delivery.body,
             headers=dict(delivery.headers),
         )
-        seconds = time.perf_counter() - begun
+        milliseconds = 1000 * (time.perf_counter() - begun)
     if answer.status_code != 202:
         sys.exit(f"{answer.status_code}: {answer.text}")
-    return seconds
+    return milliseconds
 
 
 @contextmanager
@@ -104,7 +100,12 @@ def served_place(folder: Path, skills: int, library: Path | None) -> Iterator[Pl
         shutil.copytree(library, home, ignore=shutil.ignore_patterns("*.sock", "*.lock"))
     (folder / "secret").write_text(secret)
     (home / "skillbus.toml").write_text(_SETTINGS.format(secret=folder / "secret"))
-    with served_over_http(folder / "remote") as base, _serving(home) as port:
+    port = free_port()
+    listen = ("--listen", f"127.0.0.1:{port}")
+    with (
+        served_over_http(folder / "remote") as base,
+        serving(home, *listen, SKILLBUS_LOG_LEVEL="error"),
+    ):
         address = f"{base}/skills.git"
         transport = httpx.HTTPTransport(uds=str(home / "serve.sock"))
         with httpx.Client(transport=transport, base_url="http://skillbus", timeout=60) as client:
@@ -115,39 +116,6 @@ def served_place(folder: Path, skills: int, library: Path | None) -> Iterator[Pl
             client.post("/v1/events", json=event).raise_for_status()
             _until(lambda: _published(place) >= before + skills)
             yield place
-
-
-@contextmanager
-def _serving(home: Path) -> Iterator[int]:
-    port = free_port()
-    words = ["serve", "--listen", f"127.0.0.1:{port}"]
-    with (home / "log").open("w") as log:
-        process = subprocess.Popen(_command(*words), env=_environment(home), stdout=log, stderr=log)
-        try:
-            _until(lambda: _answers(home) or process.poll() is not None)
-            if process.poll() is not None:
-                sys.exit((home / "log").read_text())
-            yield port
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
-
-
-def _answers(home: Path) -> bool:
-    transport = httpx.HTTPTransport(uds=str(home / "serve.sock"))
-    try:
-        with httpx.Client(transport=transport, base_url="http://skillbus") as client:
-            return client.get("/readyz").status_code == 200
-    except httpx.TransportError:
-        return False
-
-
-def _command(*words: str) -> list[str]:
-    return skillbus_command(words)
-
-
-def _environment(home: Path) -> dict[str, str]:
-    return {**os.environ, "SKILLBUS_HOME": str(home)}
 
 
 def _until(condition: Any) -> None:
@@ -164,7 +132,7 @@ def _published(place: Place) -> int:
 
 
 def push_until_found(place: Place, number: int, skills: int) -> tuple[float, float]:
-    """Edit a skill, push and tell; seconds until 202 and until a query finds the edit."""
+    """Edit a skill, push and deliver; milliseconds until 202 and until a query finds the edit."""
     names = list(TOPICS)
     chosen = number % skills
     topic = names[chosen % len(names)]
@@ -176,23 +144,13 @@ def push_until_found(place: Place, number: int, skills: int) -> tuple[float, flo
     answered = place.deliver(commit)
     task = {"task": f"{TOPICS[topic]}, with the {word} in place", "top": 3, "budget": 4000}
     _until(lambda: _is_found(place, task, f"{SOURCE}:{path}", word))
-    return answered, time.perf_counter() - begun
+    return answered, 1000 * (time.perf_counter() - begun)
 
 
 def _is_found(place: Place, task: dict[str, Any], skill_id: str, word: str) -> bool:
     bundle = place.client.post("/v1/answers", json=task).json()
     found = (one for one in bundle["skills"] if one["skill_id"] == skill_id)
     return any(word in one["description"] for one in found)
-
-
-def spread(seconds: Sequence[float]) -> dict[str, float]:
-    """Median, 95th percentile and maximum in milliseconds."""
-    ordered = sorted(seconds)
-    return {
-        "p50": round(ordered[(len(ordered) - 1) // 2] * 1000, 1),
-        "p95": round(ordered[math.ceil(0.95 * len(ordered)) - 1] * 1000, 1),
-        "max": round(ordered[-1] * 1000, 1),
-    }
 
 
 def bench(pushes: int, skills: int, deliveries: int, library: Path | None) -> dict[str, Any]:
@@ -211,11 +169,11 @@ def bench(pushes: int, skills: int, deliveries: int, library: Path | None) -> di
     return {
         "skills": published,
         "pushes": pushes,
-        "push_to_202_ms": spread([one for one, _ in times]),
-        "push_to_found_ms": spread([one for _, one in times]),
+        "push_to_202_ms": percentiles([one for one, _ in times]),
+        "push_to_found_ms": percentiles([one for _, one in times]),
         "deliveries": deliveries,
-        "alone_ms": spread(alone),
-        "four_at_a_time_ms": spread(together),
+        "alone_ms": percentiles(alone),
+        "four_at_a_time_ms": percentiles(together),
     }
 
 

@@ -139,7 +139,7 @@ def test_removed_records_are_returned_also_if_the_answer_was_lost(
     elastic: ElasticIndices, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client repeats a request whose connection was lost: then the records are gone already."""
-    with proxying(elasticsearch_url, 0.0) as proxy:
+    with proxying(elasticsearch_url) as proxy:
         store = ElasticsearchReviewStore(elastic.settings(elasticsearch=proxy.url))
         store.save([one := waiver()])
         faults: Iterator[Fault | None] = iter([None, "cut"])  # the read, and the write

@@ -195,7 +195,7 @@ def test_a_pin_was_removed_also_if_the_answer_was_lost(
     elastic: ElasticIndices, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client repeats a request whose connection was lost: then the pin is gone already."""
-    with proxying(elasticsearch_url, 0.0) as proxy:
+    with proxying(elasticsearch_url) as proxy:
         history = ElasticsearchRevisionHistory(elastic.settings(elasticsearch=proxy.url), LIMITS)
         history.keep([revision(1)])
         history.set_pin(Pin(SKILL, 1, "a", "", 1.0))

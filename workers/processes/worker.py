@@ -34,7 +34,7 @@ from tasks.services import Lazy, Services
 from workers.backend.stores import open_coordinator, open_journal, open_services
 from workers.monitoring.metrics_server import WorkerMetrics
 from workers.processes.broker_consumer import DeadLetterConsumer
-from workers.processes.current_process import unique_process_name
+from workers.processes.current_process import detach_inherited_sockets, unique_process_name
 from workers.processes.heartbeat import Heartbeat, start_child_heartbeat
 from workers.processes.version_check import (
     RETRY_SECONDS,
@@ -181,6 +181,7 @@ class _ChildProcess:
     def on_child_start(self, **_: object) -> None:
         """Lower the priority of bulk work, and warm up in a thread: Celery waits only seconds."""
         self._worker_metrics.after_fork()
+        detach_inherited_sockets()
         self._stop_tracing = start_tracing(self._settings.tracing, self._worker_metrics.recorder)
         if self._workload.bulk:
             os.nice(self._settings.workers.niceness)

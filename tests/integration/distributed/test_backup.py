@@ -16,7 +16,7 @@ from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.program.snapshot import NOTHING_LEFT, differences, leftovers
 from tests.support.samples.catalog import run_cypher
 from tests.support.samples.library import TOPICS, Folder, write_skill, write_topics
-from tests.support.servers.distributed import Deployments, Distributed, deployments
+from tests.support.servers.distributed import REST, Deployments, Distributed, deployments
 from tests.support.servers.faults import change_of
 from tests.support.servers.stored import differing, make_new, stored
 from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
@@ -28,9 +28,6 @@ TASK = TOPICS["bicycle-repair"]
 LETTER = DeadLetter("0-letter", "skillbus.link", ("crafts:gone",), "a bug", 3, "trace", "", 1.0)
 UPLOAD = "---\nname: sundial\ndescription: Set up a sundial.\n---\n# Sundial\n\nPoint it north.\n"
 REASON = "not needed"
-LIBRARY = ("ingest", "embed_skills", "embed_sections", "link")
-"""The workers that a library needs; `query` and `outcomes` answer and learn."""
-
 SHORT = {"SKILLBUS_WORKERS__KEEP_SECONDS": "0", "SKILLBUS_WORKERS__SWEEP_SECONDS": "0.5"}
 SEED = 31
 INSTALLED = "## Steps\n\n```sh\ncurl -LsSf https://astral.sh/uv/install.sh | sh\n```\n"
@@ -51,7 +48,7 @@ def library(deployments: Deployments, base: Path) -> Distributed:
         SKILLBUS_SERVERS__NEO4J_PASSAGES="true",
         **SHORT,
     )
-    made.start(*LIBRARY, "query", "outcomes")
+    made.start()
     root = write_topics(base / "crafts")
     write_skill(root, "kiln-firing", TOPICS["kiln-firing"], depends="bread-baking")
     write_skill(root, "star-charts", TOPICS["star-charts"], INSTALLED, depends="tide-tables")
@@ -103,7 +100,7 @@ def test_everything_is_restored_to_new_servers(library: Distributed, base: Path)
 
     assert "10 skills restored" in library.skillbus("restore", str(folder)).out
     assert differing(stored(library), before) == []
-    library.start(*LIBRARY, "query")
+    library.start()
     assert "stop every worker" in refused(library, folder)
     assert {task: answer(library, task) for task in tasks} == answers
     assert answer(library, "set up a sundial")[0][0] == "sent:sundial"
@@ -139,7 +136,7 @@ def test_a_backup_made_under_load_becomes_the_library_of_the_folder(
 ) -> None:
     """Skills change, and superseded revisions are deleted at once, while the backup is made."""
     library = deployments(**SHORT)
-    library.start(*LIBRARY)
+    library.start("ingest", REST)
     changing = Folder(base / "lib", SEED, size=20)
     library.skillbus("sync", str(changing.root), "--until", "searchable")
     stopping = threading.Event()
@@ -160,7 +157,7 @@ def test_a_backup_made_under_load_becomes_the_library_of_the_folder(
     library.stop()
     make_new(library)
     library.skillbus("restore", str(base / "tuesday"))
-    library.start(*LIBRARY)
+    library.start("ingest", REST)
     result = library.skillbus.start("sync", str(changing.root)).wait()
     embedded = Skillbus(fork_server, base / "embedded")
     assert embedded.start("sync", str(changing.root)).wait().code == result.code

@@ -35,7 +35,8 @@ def running(
     for number in range(SKILLS):
         write_skill(root, f"winch-{number}")
     made = deployments(**model_environment(server.url))
-    made.start("query", "ingest", "link", "embed_skills", "embed_sections")
+    made.launch("link", queues="link,maintain,embed_skills,embed_sections")
+    made.start("query", "ingest")
     made.skillbus("sync", str(root), "--source", "made", "--until", "searchable")
     yield made
     made.stop()

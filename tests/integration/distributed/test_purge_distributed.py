@@ -36,7 +36,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def library(deployments: Deployments, root: Path) -> Distributed:
     made = deployments(SKILLBUS_SERVERS__NEO4J_PASSAGES="true")
-    made.start("ingest", "embed_skills", "embed_sections", "link", "query", "outcomes")
+    made.start()
     for word in WORDS[:2]:
         write_skill(
             root, "secret-glaze", f"Mix a zaffrepond glaze {word}", f"# A\n\nStir {word}.\n"

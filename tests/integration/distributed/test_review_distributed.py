@@ -35,7 +35,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def library(deployments: Deployments, root: Path) -> Distributed:
     made = deployments(SKILLBUS_POLICY__REVIEW='["crafts:kiln*"]')
-    made.start("ingest", "embed_skills", "embed_sections", "link", "query", "outcomes")
+    made.start()
     made.skillbus("sync", str(root))
     return made
 

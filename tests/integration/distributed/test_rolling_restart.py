@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.program.program import ForkServer, wait_for
-from tests.support.servers.distributed import Broker, Deployments, Distributed, deployments
+from tests.support.servers.distributed import REST, Broker, Deployments, Distributed, deployments
 from tests.support.servers.faults import PATIENT, Arena
 from workers.processes.http_server import _SHUTDOWN_GRACE_SECONDS
 
@@ -18,8 +18,8 @@ __all__ = ["deployments"]
 
 SEED = 23
 SHORT = {"SKILLBUS_WORKERS__KEEP_SECONDS": "0", "SKILLBUS_WORKERS__SWEEP_SECONDS": "0.5"}
-RECREATED = "link"
-"""The workload whose old process ends before the new one starts: links have one writer."""
+RECREATED = REST
+"""The worker whose old process ends before the new one starts: links have one writer."""
 
 
 def roll_out(distributed: Distributed) -> dict[str, float]:
@@ -49,11 +49,9 @@ def roll_out(distributed: Distributed) -> dict[str, float]:
 def test_every_worker_is_replaced_under_load(
     deployments: Deployments,
     fork_server: ForkServer,
-    rabbitmq_url: str,
     tmp_path_factory: pytest.TempPathFactory,
     broker: Broker,
 ) -> None:
-    del rabbitmq_url  # so that it starts with the others
     deployment = deployments(broker, **SHORT)
     arena = Arena(deployment, fork_server, tmp_path_factory.mktemp(broker), SEED, size=15)
     arena.use(PATIENT)

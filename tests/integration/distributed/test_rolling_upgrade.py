@@ -21,14 +21,11 @@ from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.program.snapshot import NOTHING_LEFT, differences, leftovers
 from tests.support.samples.catalog import run_cypher
 from tests.support.samples.library import TOPICS, write_skill, write_topics
-from tests.support.servers.distributed import Deployments, Distributed, deployments
+from tests.support.servers.distributed import REST, Deployments, Distributed, deployments
 from tests.support.servers.faults import lacks
 from tests.support.servers.stored import make_new
 
 __all__ = ["deployments"]
-
-WORKLOADS = ("ingest", "embed_skills", "embed_sections", "query")
-"""All that this library needs, apart from `link`, of which there is one at a time."""
 
 FORMER = {"FORMER_VERSION": "1"}
 TASK = TOPICS["bicycle-repair"]
@@ -83,7 +80,7 @@ def test_queries_are_answered_at_every_moment_of_an_upgrade(
 ) -> None:
     deployment = deployments()
     make_new(deployment)
-    deployment.start(*WORKLOADS, "link", **FORMER)
+    deployment.start(**FORMER)
     root = write_topics(tmp_path / "crafts")
     example = 'Use when the user says "fire my pots". Not for glass; use anneal instead.'
     write_skill(root, "kiln-firing", example)
@@ -104,14 +101,12 @@ def test_queries_are_answered_at_every_moment_of_an_upgrade(
         deployment.skillbus("reindex")
         assert versions(deployment) == (newest, SCHEMA)
         deployment.wait_ready("query")
-        for name in set(WORKLOADS) - {"query"}:
-            deployment.launch(name)
-        deployment.wait_ready(*WORKLOADS)
+        deployment.start("ingest")
         for worker in old.values():
             worker.send(signal.SIGTERM)
         for worker in old.values():
             assert worker.process.wait().code == 0
-        deployment.start("link")
+        deployment.start(REST)  # links have one writer at a time
         write_skill(root, "tide-tables", "Read the moon instead")
         deployment.skillbus("sync", str(root))
         deployment.wait_done()

@@ -15,7 +15,7 @@ from tasks.policies import QUERY
 from tests.support.program.program import wait_for
 from tests.support.samples.library import write_topics
 from tests.support.servers.collector import PARENT, TRACE, TRACEPARENT, Collector
-from tests.support.servers.distributed import Deployments, Distributed, deployments
+from tests.support.servers.distributed import REST, Deployments, Distributed, deployments
 from tests.support.servers.servers import RunServers
 from tests.support.servers.submitting import STREAM, OnRedis, query, reply_name
 from workers.tracing.start import tracing
@@ -133,13 +133,13 @@ def test_the_task_of_a_dead_worker_is_sent_again_under_the_span_that_sent_it(
     distributed: Distributed, collector: Collector
 ) -> None:
     """Not under that of the dead worker, which was never exported."""
-    distributed.stop("link")  # its reconciler would take the task over
+    distributed.stop(REST)  # its reconciler would take the task over
     with tracing(collector.settings()), distributed.backend() as backend:
         with trace("process skillbus.query", "consumer", [TraceContext(TRACEPARENT)]):
             # This process has no heartbeat, as one that has died.
             backend.coordinator.start_task(QUERY.name, "the task", ["a query"])
         (stalled,) = backend.coordinator.get_stalled_tasks()
-    distributed.start("link")
+    distributed.start(REST)
     assert (stalled.task, stalled.ids) == (QUERY.name, ("a query",))
     assert (stalled.trace_id, stalled.context) == (TRACE, TraceContext(TRACEPARENT))
 

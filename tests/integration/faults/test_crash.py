@@ -18,10 +18,10 @@ from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.program.snapshot import NOTHING_LEFT, leftovers, snapshot
 from tests.support.samples.library import Folder
 
-ROUNDS = int(os.environ.get("SKILLBUS_CRASH_ROUNDS", "10"))
+ROUNDS = int(os.environ.get("SKILLBUS_CRASH_ROUNDS", "5"))
 SEED = int(os.environ.get("SKILLBUS_CRASH_SEED", "0")) or random.randrange(1 << 30)
 STATES = max(5, ROUNDS // 10)
-SKILLS = 40
+SKILLS = 25
 
 
 class States:

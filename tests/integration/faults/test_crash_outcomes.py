@@ -18,11 +18,11 @@ from tasks.journal.protocol import job_id
 from tasks.outcomes.protocol import OutcomeStore
 from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.samples.library import write_topics
-from tests.support.servers.distributed import Distributed, deployments, distributed
+from tests.support.servers.distributed import REST, Deployments, deployments
 from workers.backend.store_backend import StoreBackend
 from workers.backend.stores import open_outcomes
 
-__all__ = ["deployments", "distributed"]
+__all__ = ["deployments"]
 
 SEED = int(os.environ.get("SKILLBUS_CRASH_SEED", "0")) or random.randrange(1 << 30)
 ROUNDS = 4
@@ -123,8 +123,10 @@ def test_serve_is_killed_while_queries_and_outcomes_come(
             check(store, sent)
 
 
-def test_workers_are_killed_while_outcomes_come(distributed: Distributed, tmp_path: Path) -> None:
+def test_workers_are_killed_while_outcomes_come(deployments: Deployments, tmp_path: Path) -> None:
     chance = random.Random(SEED + 1)
+    distributed = deployments()
+    distributed.start()
     distributed.skillbus("sync", str(write_topics(tmp_path / "crafts")))
     distributed.wait_done()
     sent: list[Event] = []
@@ -136,9 +138,9 @@ def test_workers_are_killed_while_outcomes_come(distributed: Distributed, tmp_pa
             for event in events:
                 backend.accept(event)
                 if chance.random() < 0.2:
-                    distributed.workers["outcomes"].kill_children()
-            distributed.kill("outcomes", "query")
-            distributed.start("outcomes", "query")
+                    distributed.workers[REST].kill_children()
+            distributed.kill(REST, "query")
+            distributed.start(REST, "query")
         for event in sent:
             backend.accept(event)
         wait_for(lambda: all_done(backend, asked, sent), 180)

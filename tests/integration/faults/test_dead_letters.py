@@ -25,8 +25,6 @@ DEEP = 20_000
 @pytest.fixture(scope="module", params=["redis", "rabbitmq"])
 def ingesting(request: pytest.FixtureRequest, deployments: Deployments) -> Iterator[Distributed]:
     """A deployment whose only worker plans and ingests."""
-    if request.param == "rabbitmq":
-        request.getfixturevalue("rabbitmq_url")
     broker: Broker = request.param
     made = deployments(broker)
     made.start("ingest")

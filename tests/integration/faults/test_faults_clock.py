@@ -15,7 +15,7 @@ import pytest
 from skills.events import QueryAsked
 from tests.support.program.program import ROOT, ForkServer, clean_environment, wait_for
 from tests.support.program.snapshot import snapshot
-from tests.support.servers.distributed import Deployments, Distributed, deployments
+from tests.support.servers.distributed import REST, Deployments, Distributed, deployments
 from tests.support.servers.faults import LIMIT, PATIENT, Arena, Traffic
 
 __all__ = ["deployments"]
@@ -68,7 +68,7 @@ def test_clocks_that_are_hours_apart(
     distributed = deployments()
     arena = Arena(distributed, fork_server, tmp_path, random.randrange(1 << 30), size=12)
     arena.timeout = PATIENT
-    distributed.start("link", "embed_skills", "embed_sections")
+    distributed.start(REST)
     with (
         worker_with_clock(HOURS, distributed, "plan,ingest", tmp_path) as ahead,
         worker_with_clock(-HOURS, distributed, "query", tmp_path) as behind,
@@ -95,7 +95,7 @@ def test_clocks_that_are_hours_apart(
             arena.sync_embedded()
             assert snapshot(distributed.settings) == snapshot(arena.embedded.home)
         logged = (
-            distributed.workers["link"].process.text("err") + ahead.read_text() + behind.read_text()
+            distributed.workers[REST].process.text("err") + ahead.read_text() + behind.read_text()
         )
         # A wrong clock would have every look find every task dead. On a busy machine one whose
         # worker is late with a heartbeat is sent again now and then.

@@ -1,4 +1,4 @@
-"""Elasticsearch that is busy, slow, cut off or read-only while work runs."""
+"""Elasticsearch that is busy, cut off or read-only while work runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT = {"SKILLBUS_WORKERS__KEEP_SECONDS": "0", "SKILLBUS_WORKERS__SWEEP_SECONDS
 
 @pytest.fixture(scope="module")
 def proxy(elasticsearch_url: str) -> Iterator[Proxy]:
-    with proxying(elasticsearch_url, HASTY + 1.0) as proxy:
+    with proxying(elasticsearch_url) as proxy:
         yield proxy
 
 
@@ -42,7 +42,7 @@ def arena(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("fault", ["busy", "slow", "cut"])
+@pytest.mark.parametrize("fault", ["busy", "cut"])
 def test_trouble_on_the_way(arena: Arena, proxy: Proxy, fault: Fault) -> None:
     with arena.traffic() as traffic:
         proxy.fault = fault
@@ -55,27 +55,27 @@ def test_trouble_on_the_way(arena: Arena, proxy: Proxy, fault: Fault) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("block", ["write", "read_only_allow_delete"])
-def test_read_only_for_a_while(arena: Arena, block: str) -> None:
+def test_read_only_for_a_while(arena: Arena) -> None:
     with arena.traffic() as traffic:
-        set_block(arena, block, True)
+        set_block(arena, True)
         wait_for(lambda: "takes no writes" in trouble_of(arena), LIMIT)
         whole = traffic.seen.whole
         wait_for(lambda: traffic.seen.whole > whole + 1, LIMIT)  # queries need no writes
-        set_block(arena, block, None)
+        set_block(arena, None)
         seconds = arena.wait_working()
-    print(f"Elasticsearch blocked ({block}): works after {seconds:.1f} s; {traffic.seen}")
+    print(f"Elasticsearch read-only: works after {seconds:.1f} s; {traffic.seen}")
     assert not traffic.seen.errors
 
 
-def set_block(arena: Arena, block: str, value: bool | None) -> None:
+def set_block(arena: Arena, value: bool | None) -> None:
+    """Set or lift the block that Elasticsearch itself sets when the disk is nearly full."""
     servers = arena.distributed.settings.servers
     connection = ElasticsearchConnection(servers)
     try:
         with connection.translate_errors() as client:
             client.indices.put_settings(
                 index=f"{servers.elasticsearch_prefix}-*",
-                settings={f"index.blocks.{block}": value},
+                settings={"index.blocks.read_only_allow_delete": value},
             )
     finally:
         connection.close()

@@ -11,7 +11,6 @@ import pytest
 
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.index_sets import SCHEMA, IndexIdentity, IndexSets
-from tests.support.program.answers import Answer, Request, answering
 from tests.support.program.program import ForkServer, wait_for
 from tests.support.program.secrecy import made_up
 from tests.support.samples.catalog import run_cypher
@@ -76,35 +75,10 @@ def newer_schema(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
         run_cypher(servers, f"{where} SET m.value = {known}")
 
 
-@contextmanager
-def other_version(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
-    """Elasticsearch 8, which does not speak as our client asks it to."""
-    del arena, folder
-    reason = "media_type_header_exception"
-    refusal = {"error": {"type": reason, "reason": "Accept version must be 8 or 7, but found 9"}}
-
-    def answer(_: Request) -> Answer:
-        return Answer(400, {**refusal, "status": 400})
-
-    with answering(answer) as url:
-        yield {"SKILLBUS_SERVERS__ELASTICSEARCH": url}
-
-
-@contextmanager
-def no_login(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
-    """Elasticsearch that wants a password."""
-    del arena, folder
-    refusal = {"error": {"type": "security_exception", "reason": "missing credentials"}}
-    with answering(lambda _: Answer(401, {**refusal, "status": 401})) as url:
-        yield {"SKILLBUS_SERVERS__ELASTICSEARCH": url}
-
-
 REFUSALS = [
     (wrong_password, "refuses the login"),
     (newer_schema, "upgrade skillbus"),
     (other_model, "was made with model 'another-model'"),
-    (other_version, "is no Elasticsearch 9"),
-    (no_login, "servers.elasticsearch_password_file"),
 ]
 
 

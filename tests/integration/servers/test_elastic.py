@@ -464,50 +464,6 @@ class TestReindex:
 
 
 class TestFaults:
-    def test_a_kill_loses_nothing_that_was_acknowledged(
-        self, servers: ServerControls, elastic: ElasticIndices, tmp_path: Path
-    ) -> None:
-        server = servers.elasticsearch
-        index = elastic.open(tmp_path, MODEL, DIMENSION)
-        written: list[RevisionKey] = []
-        failures: list[BaseException] = []
-
-        def write() -> None:
-            try:
-                for number in range(1_000):
-                    one = document(f"crash-{number}")
-                    index.add([one])
-                    written.append(one.key)
-            except TransientError as error:
-                failures.append(error)
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        while len(written) < 5:
-            time.sleep(0.05)
-        server.kill()
-        writer.join(120)
-        assert failures
-        with pytest.raises(TransientError):
-            index.list_keys()
-        server.start_again()
-        end = time.monotonic() + 90
-        while True:
-            try:
-                keys = set(index.list_keys())
-                break
-            except TransientError:
-                assert time.monotonic() < end
-                time.sleep(0.2)
-        assert set(written) <= keys
-        hits = {hit.key for hit in search_lexical(index, {"crash": 1.0}, 100, ANY)}
-        assert hits == keys
-        assert set(index.get_forward_records(sorted(keys))) == keys
-        index.add([document("mandrel")])
-        index.delete(index.partial_keys())
-        assert names(index, "mandrel") == {"mandrel"}
-        index.close()
-
     def test_a_frozen_server_is_not_waited_for(
         self, servers: ServerControls, elastic: ElasticIndices
     ) -> None:

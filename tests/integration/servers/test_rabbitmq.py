@@ -26,7 +26,7 @@ ORIGIN = "skillbus/test"
 
 
 @pytest.fixture(scope="module")
-def on_rabbitmq(deployments: Deployments, rabbitmq_url: str) -> Iterator[Distributed]:
+def on_rabbitmq(deployments: Deployments) -> Iterator[Distributed]:
     """A deployment on RabbitMQ with all workers."""
     made = deployments("rabbitmq")
     made.start()

@@ -62,7 +62,7 @@ def client(server: Server) -> Redis:
 @pytest.mark.slow
 def test_up_and_down_leave_no_process_and_no_data(tmp_path: Path) -> None:
     folder = tmp_path / "stack"
-    options = ("--broker", "rabbitmq", "--language-model", "--elasticsearch-nodes", "2")
+    options = ("--broker", "rabbitmq", "--language-model")
     up = command(folder, "up", *options)
     try:
         with or_left_out():
@@ -74,7 +74,7 @@ def test_up_and_down_leave_no_process_and_no_data(tmp_path: Path) -> None:
         assert (again.returncode, again.stdout) == (0, up.stdout)
         status = command(folder, "status")
         assert status.returncode == 0, status.stdout
-        assert status.stdout.count(", ready") == 6
+        assert status.stdout.count(", ready") == 5
         passwords = [path.read_text().strip() for path in folder.glob("data/*/password")]
         assert len(passwords) == 4
         for process in processes_of(folder):
@@ -87,7 +87,7 @@ def test_up_and_down_leave_no_process_and_no_data(tmp_path: Path) -> None:
         for entry in state.values():
             os.kill(entry["process"]["pid"], signal.SIGTERM)
         deadline = time.monotonic() + 120
-        while (status := command(folder, "status")).stdout.count("it is not running") < 6:
+        while (status := command(folder, "status")).stdout.count("it is not running") < 5:
             assert time.monotonic() < deadline, status.stdout
         assert status.returncode == 1
     finally:
@@ -96,7 +96,7 @@ def test_up_and_down_leave_no_process_and_no_data(tmp_path: Path) -> None:
     assert all_gone(folder, 60)
     assert not (folder / "data").exists()
     assert not (folder / "servers.env").exists()
-    names = ("elasticsearch", "elasticsearch_2", "neo4j", "redis", "rabbitmq", "language_model")
+    names = ("elasticsearch", "neo4j", "redis", "rabbitmq", "language_model")
     logs = {f"{name}.log" for name in names}
     assert logs <= {path.name for path in (folder / "logs").iterdir()}
     assert "nothing was started" in command(folder, "status").stdout

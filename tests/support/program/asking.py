@@ -1,15 +1,12 @@
 """A process that asks numbered questions, and a server that counts which answers it delivered.
 
-    python -m tests.support.program.asking HOME BASE_URL QUESTIONS THREADS
-
-asks the questions 0, 1, … in a random order and keeps the answers in HOME. It ends once all are
-answered, and may be killed and started again.
+The process asks the questions 0, 1, … in a random order and keeps the answers in a home. It ends
+once all are answered, and may be killed and started again.
 """
 
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -27,9 +25,9 @@ from tasks.language_model.metered import MeteredLanguageModel
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.language_model.protocol import ModelRequest
 from tasks.language_model.sqlite_answers import SqliteAnswerStore
+from tests.support.program.fresh_processes import FRESH
 from tests.support.servers.language_model import MODEL, Asked, LanguageModelServer, Reply, stalling
 
-ROOT = Path(__file__).resolve().parents[3]
 _LAST_LOOK_SECONDS = 0.002
 """Time in which the server sees that a client has hung up, before it sends."""
 
@@ -98,12 +96,11 @@ class NumberServer(LanguageModelServer):
                 self._turn.notify_all()
 
 
-def start(
-    home: Path, server: LanguageModelServer, questions: int, threads: int
-) -> subprocess.Popen[bytes]:
+def start(home: Path, server: LanguageModelServer, questions: int, threads: int) -> BaseProcess:
     """Start the process."""
-    arguments = [str(home), server.url, str(questions), str(threads)]
-    return subprocess.Popen([sys.executable, "-m", __name__, *arguments], cwd=ROOT)
+    process = FRESH.Process(target=_ask_all, args=(home, server.url, questions, threads))
+    process.start()
+    return process
 
 
 def stored_numbers(home: Path, questions: int) -> set[int]:
@@ -120,26 +117,19 @@ def stored_numbers(home: Path, questions: int) -> set[int]:
     }
 
 
-def main() -> None:
-    """Ask all questions."""
-    home, url, questions, threads = (
-        Path(sys.argv[1]),
-        sys.argv[2],
-        int(sys.argv[3]),
-        int(sys.argv[4]),
-    )
+def _ask_all(home: Path, url: str, questions: int, threads: int) -> None:
     settings = LanguageModelSettings(base_url=url, model=MODEL, concurrency=threads)
     answers = SqliteAnswerStore(home / "answers.db")
     model = MeteredLanguageModel(OpenAILanguageModel(settings), answers, settings)
     numbers = random.sample(range(questions), questions)
     with ThreadPoolExecutor(threads) as pool:
-        given = list(pool.map(lambda number: ask(model, number), numbers))
+        given = list(pool.map(lambda number: _ask(model, number), numbers))
     assert given == numbers
     model.close()
     answers.close()
 
 
-def ask(model: MeteredLanguageModel, number: int) -> int:
+def _ask(model: MeteredLanguageModel, number: int) -> int:
     """The answer to a question."""
     while True:
         try:
@@ -147,7 +137,3 @@ def ask(model: MeteredLanguageModel, number: int) -> int:
         except TransientError as error:
             print(f"asked again: {error}", file=sys.stderr)
             time.sleep(0.1)
-
-
-if __name__ == "__main__":
-    main()

@@ -17,5 +17,6 @@ FRESH.set_forkserver_preload(
         "tests.contract.test_search_index",
         "tests.contract.test_usage",
         "tests.integration.servers.test_neo4j",
+        "tests.support.program.asking",
     ]
 )

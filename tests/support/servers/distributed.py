@@ -43,6 +43,17 @@ _PREFIX = f"test{os.getpid()}_distributed"
 _STOP_SECONDS = 120.0
 _READY_LINE = "worker ready"
 
+REST = "rest"
+"""A worker of all workloads but `query` and `ingest`: most tests need no process for each."""
+
+TOGETHER = ("query", "ingest", REST)
+"""Workers that together take from all queues."""
+
+_QUEUES = {workload.name: workload.queues for workload in WORKLOADS}
+_QUEUES[REST] = tuple(
+    queue for name, queues in _QUEUES.items() if name not in TOGETHER for queue in queues
+)
+
 
 class Worker:
     """A worker process: a parent that talks to the broker, and children that run tasks."""
@@ -148,11 +159,11 @@ class Distributed:
 
     # -- workers
     def start(self, *workloads: str, **env: str) -> None:
-        """Start workers by the names of `WORKLOADS`, all at default, until they take tasks.
+        """Start workers by their names, those of TOGETHER at default, until they take tasks.
 
         `env` is theirs alone, on top of the deployment's.
         """
-        names = workloads or tuple(workload.name for workload in WORKLOADS)
+        names = workloads or TOGETHER
         for name in names:
             self.launch(name, **env)
         self.wait_ready(*names)
@@ -162,8 +173,7 @@ class Distributed:
 
         name: under which it is known, for a second one of a workload. queues: only these.
         """
-        own = next(each.queues for each in WORKLOADS if each.name == workload)
-        short = queues or ",".join(queue.removeprefix("skillbus.") for queue in own)
+        short = queues or ",".join(one.removeprefix("skillbus.") for one in _QUEUES[workload])
         program = Skillbus(self._server, self.folder / "home", **(self.env | env))
         count = ("--processes", "1", "--supervised")
         process = program.start("worker", "--queues", short, *count)
@@ -265,7 +275,8 @@ class Distributed:
 
     def _watched_queues(self) -> list[str]:
         """All queues, without that of outcomes if it has no worker: roll-ups are sent to it."""
-        return [one for one in ALL_QUEUES if one != OUTCOMES_QUEUE or "outcomes" in self.workers]
+        counted = {"outcomes", REST} & self.workers.keys()
+        return [one for one in ALL_QUEUES if one != OUTCOMES_QUEUE or counted]
 
     def wait_done(self, seconds: float = 120.0, embedded: bool = True) -> None:
         """Wait until all that was accepted is carried out, linked and embedded."""
@@ -336,10 +347,9 @@ def deployments(
     run_servers: RunServers,
     elasticsearch_url: str,
     neo4j_url: str,
-    redis_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Deployments]:
-    """A maker of deployments; servers are named, so that they start side by side."""
+    """A maker of deployments; the slow servers are named, so that they start side by side."""
     made: list[Distributed] = []
 
     def make(broker: Broker, env: dict[str, str]) -> Distributed:
@@ -353,14 +363,6 @@ def deployments(
     yield Deployments(make)
     if made:
         made[-1].close()
-
-
-@pytest.fixture(scope="module")
-def distributed(deployments: Deployments) -> Distributed:
-    """A deployment on Redis with all workers, shared by a module's tests."""
-    made = deployments()
-    made.start()
-    return made
 
 
 def _answers(client: httpx.Client) -> bool:

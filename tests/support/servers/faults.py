@@ -18,9 +18,8 @@ from skills.events import QueryAsked, SourceChanged
 from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.program.snapshot import NOTHING_LEFT, differences, leftovers
 from tests.support.samples.library import TOPICS, Folder, write_skill
-from tests.support.servers.distributed import Distributed
+from tests.support.servers.distributed import TOGETHER, Distributed
 from workers.backend.distributed import DistributedBackend
-from workers.processes.workloads import WORKLOADS
 
 LIMIT = 90.0
 """Seconds after which a test gives up waiting for everything to work again. The time depends
@@ -188,7 +187,7 @@ class Arena:
         if timeout != self.timeout:
             self.distributed.stop()
             self.timeout = timeout
-        gone = {workload.name for workload in WORKLOADS} - set(self.distributed.workers)
+        gone = set(TOGETHER) - set(self.distributed.workers)
         if gone:
             self.launch(*gone)
             self.distributed.wait_ready(*gone)

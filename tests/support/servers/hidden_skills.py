@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -266,10 +266,12 @@ def make_bodies(ids: Mapping[str, str], skill_id: str) -> dict[tuple[str, str], 
 
 @dataclass
 class HttpWalk:
-    """The walk over all operations of the document. ids: of what an admin and the reader did."""
+    """The walk over all operations of the document. ids: of what an admin and the reader did.
+    names: of the tokens that walk."""
 
     walked: Walked
     ids: Mapping[str, str]
+    names: Sequence[str]
 
     def run(self) -> None:
         """Walk, and note leaks."""
@@ -280,7 +282,7 @@ class HttpWalk:
             for method, operation in methods.items()
         }
         assert {*operations, *(("GET", path) for path in UNDOCUMENTED)} == list_routes()
-        for name in ("reader", "writer"):
+        for name in self.names:
             with self.walked.client(name) as client:
                 for (method, path), operation in operations.items():
                     self._walk_operation(client, name, method, path, operation)
@@ -444,11 +446,11 @@ def walk_queries(walked: Walked) -> str:
     return own
 
 
-def walk_http(walked: Walked) -> None:
-    """Walk all routes, and the pages of the console."""
+def walk_http(walked: Walked, names: Sequence[str] = ("reader", "writer")) -> None:
+    """Walk all routes as these tokens, and the pages of the console."""
     ids = use_as_admin(walked)
     ids["own"] = walk_queries(walked)
-    HttpWalk(walked, ids).run()
+    HttpWalk(walked, ids, names).run()
     walk_console(walked, ids["own"])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,24 +14,23 @@ from urllib.parse import urlsplit
 
 from tests.support.servers.loopback import QuietServer, serving
 
-Fault = Literal["busy", "slow", "cut"]
+Fault = Literal["busy", "cut"]
 
 _BUSY = b'{"error":{"type":"es_rejected_execution_exception","reason":"queue full"},"status":429}'
 _HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length"}
 
 
 class Proxy:
-    """busy: a request is answered 429 and not passed on. slow: it is held for `seconds` first. cut:
-    it is passed on, and the connection is closed in the middle of the answer.
+    """busy: a request is answered 429 and not passed on. cut: it is passed on, and the connection
+    is closed in the middle of the answer.
 
     fault, share: what happens to which share of the requests; None: nothing.
     """
 
-    def __init__(self, url: str, seconds: float) -> None:
+    def __init__(self, url: str) -> None:
         self.fault: Fault | None = None
         self.share = 0.5
         self.met: Counter[str] = Counter()
-        self.seconds = seconds
         parts = urlsplit(url)
         self._target = (str(parts.hostname), int(parts.port or 80))
         self._chance = random.Random(1)
@@ -61,9 +59,9 @@ class Proxy:
 
 
 @contextmanager
-def proxying(url: str, seconds: float) -> Iterator[Proxy]:
+def proxying(url: str) -> Iterator[Proxy]:
     """A proxy before the server at `url`, for as long as the body runs."""
-    proxy = Proxy(url, seconds)
+    proxy = Proxy(url)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -77,8 +75,6 @@ def proxying(url: str, seconds: float) -> Iterator[Proxy]:
                 given = [("x-elastic-product", "Elasticsearch"), ("content-type", kind)]
                 self._answer(429, given, _BUSY)
                 return
-            if fault == "slow":
-                time.sleep(proxy.seconds)
             try:
                 status, given, data = proxy.ask(self.command, self.path, body, headers)
                 self._answer(status, given, data, whole=fault != "cut")

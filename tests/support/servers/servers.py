@@ -18,14 +18,18 @@ that starts a `Stack` of its own does so inside `or_left_out()`, to the same end
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from deploy.stack import Server, Stack, StackError, UnavailableError
 
@@ -33,6 +37,15 @@ EXTERNAL = ("elasticsearch", "neo4j", "redis", "rabbitmq")
 """Servers that a variable may name."""
 
 NAMES = (*EXTERNAL, "language_model")
+
+SLOW = {"elasticsearch", "neo4j"}
+"""Servers in a Java virtual machine: until they have warmed up, the two take half a minute of
+processor time."""
+
+_NEED_SLOW = re.compile(
+    r"\b(elasticsearch_url|neo4j_url|ElasticIndices|Deployments|ServerControls)\b"
+)
+"""Names in files of tests that need slow servers."""
 
 _BYTES, _UNIT_BYTES = 5 << 30, 2 << 30
 """Memory of a test process with what it starts, and of one that runs unit tests."""
@@ -65,8 +78,9 @@ class RunServers:
 
     def own(self, name: str) -> Server:
         """A server that this run started, ready; skips or fails where there is none."""
-        # All that the selected tests will ask for start side by side.
-        for each in sorted({name, *self._wanted} - self._launched):
+        # Those that take long start side by side, if the selected tests will ask for them.
+        together = self._wanted & SLOW if name in SLOW else set()
+        for each in sorted({name, *together} - self._launched):
             self._launched.add(each)
             try:
                 self._stack.launch([each])
@@ -209,7 +223,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One process more than cores, as tests wait for servers and timers a quarter of the time;
     fewer where memory is short, and one on servers that run already.
 
-    Each process has servers of its own, unless it runs unit tests alone.
+    Each process has the servers of its own that its tests ask for.
     """
     if any(external(name) for name in NAMES):
         return 1
@@ -218,6 +232,32 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     size = _UNIT_BYTES if all(one.is_relative_to(unit) for one in paths) else _BYTES
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(1, min(len(os.sched_getaffinity(0)) + 1, memory // size))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """With `--dist loadfile`, tests that need the same things run in as few processes as can be."""
+    return _KindScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+class _KindScheduling(LoadFileScheduling):  # type: ignore[misc]  # no annotations
+    """Gives the first process the tests of the console, which share a library, and the others those
+    of slow servers; what is left is for any."""
+
+    def _assign_work_unit(self, node: Any) -> None:
+        kinds = ("console", "", "slow servers")
+        wanted = kinds if node is self.nodes[0] else kinds[::-1]
+        root = self.config.rootpath
+        first = min(self.workqueue, key=lambda file: wanted.index(_find_kind(root / file)))
+        self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
+
+
+@cache
+def _find_kind(file: Path) -> str:
+    if file.match("tests/console/*.py"):
+        return "console"
+    return "slow servers" if _NEED_SLOW.search(file.read_text(encoding="utf-8")) else ""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
