@@ -1,9 +1,5 @@
-<<<<<<< HEAD
-"""The current process: its name, its stop by signals, garbage collection that suits requests."""
-=======
-"""The current process: a unique name, inherited sockets, and garbage collection that suits a
-process of requests."""
->>>>>>> wG
+"""The current process: its name, sockets that it inherited, its stop by signals, and garbage
+collection that suits a process of requests."""
 
 from __future__ import annotations
 
@@ -12,16 +8,12 @@ import gc
 import os
 import signal
 import socket
-<<<<<<< HEAD
+import stat
 import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-=======
-import stat
-import uuid
 from pathlib import Path
->>>>>>> wG
 
 _YOUNG_OBJECTS = 10_000
 """Number of new objects that starts a collection. With Python's default of 700, a larger page or
@@ -40,7 +32,22 @@ def unique_process_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
 
 
-<<<<<<< HEAD
+def detach_inherited_sockets() -> None:
+    """Replace the sockets that this process inherited, but for its streams, by the null device.
+
+    As long as a child holds a connection of its parent, epoll reports it after the parent has
+    closed it, and nothing can unregister it: the parent would use a whole processor.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for file in Path("/dev/fd").iterdir():
+        number = int(file.name)
+        with contextlib.suppress(OSError):  # that of the listed folder is closed by now
+            if number > _LAST_STREAM and stat.S_ISSOCK(os.fstat(number).st_mode):
+                # A number that is closed here could be another file's when its owner closes it.
+                os.dup2(null, number, inheritable=False)
+    os.close(null)
+
+
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
     """Yield an event that SIGINT and SIGTERM set.
@@ -56,22 +63,6 @@ def stop_on_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-=======
-def detach_inherited_sockets() -> None:
-    """Replace the sockets that this process inherited, but for its streams, by the null device.
-
-    As long as a child holds a connection of its parent, epoll reports it after the parent has
-    closed it, and nothing can unregister it: the parent would use a whole processor.
-    """
-    null = os.open(os.devnull, os.O_RDWR)
-    for file in Path("/dev/fd").iterdir():
-        number = int(file.name)
-        with contextlib.suppress(OSError):  # that of the listed folder is closed by now
-            if number > _LAST_STREAM and stat.S_ISSOCK(os.fstat(number).st_mode):
-                # A number that is closed here could be another file's when its owner closes it.
-                os.dup2(null, number, inheritable=False)
-    os.close(null)
->>>>>>> wG
 
 
 def freeze_loaded_objects() -> None:
