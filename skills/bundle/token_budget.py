@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -38,7 +38,6 @@ class _Portion(NamedTuple):
     place: int
     is_rest: bool
     passages: Sequence[tuple[int, int]]
-    gain: float
 
 
 def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] | None]:
@@ -49,23 +48,10 @@ def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] 
     sufficient. Portions are bought by gain per token, the greedy rule for knapsacks (Dantzig,
     1957). The first portion of a prerequisite is bought right after that of the skill that needs
     it, and not without it; its rest is bought by its own gain. If a portion does not fit, its most
-    needed passages that fit are bought. If that leaves out the likeliest skill, and the total gain
-    is higher where it is bought first, it is bought first. The total never exceeds the budget.
+    needed passages that fit are bought. The total never exceeds the budget.
     """
-    selected, gain = _buy(items, budget)
-    best = max(range(len(items)), key=lambda place: items[place].worth, default=-1)
-    if best < 0 or selected[best] is not None or any(item.first for item in items):
-        return selected
-    favoured = [replace(item, first=place == best) for place, item in enumerate(items)]
-    other, higher = _buy(favoured, budget)
-    return other if higher > gain else selected
-
-
-def _buy(items: Sequence[BudgetItem], budget: int) -> tuple[list[list[int] | None], float]:
-    """Return the selected passages of each item, and their total gain: of a portion that does not
-    fit, the share of its tokens that is bought."""
     selected: list[list[int] | None] = [None] * len(items)
-    left, gain = budget, 0.0
+    left = budget
     prerequisites: dict[int, list[int]] = defaultdict(list)
     for place, item in enumerate(items):
         prerequisites[item.needed_by].append(place)
@@ -79,7 +65,6 @@ def _buy(items: Sequence[BudgetItem], budget: int) -> tuple[list[list[int] | Non
         if not portion.is_rest and (room < 0 or (item.passages and not bought)):
             continue
         left = room - _tokens(bought)
-        gain += portion.gain * _tokens(bought) / max(_tokens(portion.passages), 1)
         selected[place] = sorted([*(selected[place] or ()), *(index for index, _ in bought)])
         if portion.is_rest:
             continue
@@ -87,7 +72,7 @@ def _buy(items: Sequence[BudgetItem], budget: int) -> tuple[list[list[int] | Non
             heappush(portions, _rest_portion(place, item, rest))
         for other in prerequisites[place]:
             heappush(portions, _prerequisite_portion(other, items[other], portion))
-    return selected, gain
+    return selected
 
 
 def _first_portion(place: int, item: BudgetItem) -> _Portion:
@@ -117,7 +102,7 @@ def _rest_portion(place: int, item: BudgetItem, rest: Sequence[tuple[int, int]])
 def _portion(
     place: int, item: BudgetItem, passages: Sequence[tuple[int, int]], gain: float, cost: int
 ) -> _Portion:
-    return _Portion(not item.first, -gain / max(cost, 1), place, False, passages, gain)
+    return _Portion(not item.first, -gain / max(cost, 1), place, False, passages)
 
 
 def _tokens(passages: Sequence[tuple[int, int]]) -> int:
