@@ -120,7 +120,6 @@ def test_it_may_end_when_all_is_searchable(skillbus: Skillbus, folder: Path) -> 
 
 
 def test_newly_failed_skills_are_an_exit_code(skillbus: Skillbus, folder: Path) -> None:
-    (folder / "tide-tables" / "SKILL.md").write_bytes(b"\x00\xff" * 40)
     (folder / "star-charts" / "SKILL.md").write_bytes(b"")
     result = skillbus("sync", str(folder), "--json", code=4)
     assert [row["skill_id"] for row in result.data["newly_failed"]] == ["crafts:star-charts"]

@@ -42,7 +42,7 @@ def distributed(deployments: Deployments, collector: Collector) -> Iterator[Dist
         SKILLBUS_WORKERS__RECONCILE_SECONDS="1",
         SKILLBUS_SERVERS__TIMEOUT_SECONDS="5",
     )
-    made.start("query", "ingest", "embed_skills", "embed_sections", "link")
+    made.start()
     yield made
     made.stop()
 
