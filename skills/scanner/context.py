@@ -41,10 +41,13 @@ _DENIAL = re.compile(
     r"|(?:不|不要|不得|严禁|禁止|切勿)(?:运行|执行|使用)?)\s?[\"'“‘`*]{0,3}$"
 )
 """Words directly before a deed that deny it."""
-_DESCRIPTION = re.compile(
-    r"(?:(?<!\byou )\b(?:can|could|may|might)|\b(?:attempt|try|tries|trying|designed) to)\s$"
+_READERS = "".join(
+    f"(?<!{one} )" for one in ("you", "agent", "agents", "assistant", "model", "claude")
 )
-"""Words directly before a deed of which they say that others may do it."""
+_DESCRIPTION = re.compile(
+    rf"(?:{_READERS}\b(?:can|could|may|might)|\b(?:attempt|try|tries|trying|designed) to)\s$"
+)
+"""Words directly before a deed of which they say that others than the reader may do it."""
 _PATTERN_SYNTAX = re.compile(r"\\[sbwd]|\(\?[:i]")
 _ABOUT_ATTACKS = re.compile(
     r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
