@@ -41,11 +41,9 @@ _DENIAL = re.compile(
     r"|(?:不|不要|不得|严禁|禁止|切勿)(?:运行|执行|使用)?)\s?[\"'“‘`*]{0,3}$"
 )
 """Words directly before a deed that deny it."""
-_READERS = "".join(
-    f"(?<!{one} )" for one in ("you", "agent", "agents", "assistant", "model", "claude")
-)
+_NO_READER = r"(?<!you )(?<!agent )(?<!agents )(?<!assistant )(?<!model )(?<!claude )"
 _DESCRIPTION = re.compile(
-    rf"(?:{_READERS}\b(?:can|could|may|might)|\b(?:attempt|try|tries|trying|designed) to)\s$"
+    rf"(?:{_NO_READER}\b(?:can|could|may|might)|\b(?:attempt|try|tries|trying|designed) to)\s$"
 )
 """Words directly before a deed of which they say that others than the reader may do it."""
 _PATTERN_SYNTAX = re.compile(r"\\[sbwd]|\(\?[:i]")
