@@ -287,7 +287,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
     @override
     def overwrite_deleted(self) -> None:
         """Do nothing: clients cannot read deleted values, and the community edition cannot be made
-        to overwrite them. They stay in its files until it reuses their space (decision 60)."""
+        to overwrite them. They stay in its files until it reuses their space (decision 46)."""
 
     @override
     def get_counts(self) -> dict[str, int]:
