@@ -113,7 +113,7 @@ class AccessSettings(SettingsGroup):
         is_all = names == (ALL_GROUPS,) and info.field_name == "message_groups"
         for name in names:
             if not is_all and not re.fullmatch(GROUP_PATTERN, name):
-                raise ValueError(f"{name[:100]!r} is no name of a group")
+                raise ValueError(f"{name[:100]!r} is not a group name")
         return names
 
 

@@ -268,7 +268,7 @@ class HistorySettings(SettingsGroup):
         2_000_000,
         ge=1_000,
         description="maximum bytes kept of a skill, compressed; the newest superseded revision is "
-        "kept whatever its size",
+        "kept regardless of its size",
     )
 
 

@@ -171,8 +171,8 @@ class VectorSearch:
 class SectionSearch:
     """A search for the skills with the sections nearest to a vector.
 
-    vector: float32 (dimension,), of unit length. limit: number of skills, whatever the number of
-    their revisions.
+    vector: float32 (dimension,), of unit length. limit: number of skills; several revisions
+    of a skill count as one.
     """
 
     vector: Vector

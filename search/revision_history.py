@@ -29,7 +29,7 @@ class KeptRevision:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A skill that stays at one content, whatever its source has.
+    """A skill that stays at one content, regardless of its source.
 
     seq, content_hash: of the revision that has the content. pinned: seconds since the epoch.
     """
@@ -126,7 +126,7 @@ def select_kept(revisions: Iterable[RevisionSize], limits: HistoryLimits) -> set
 
     Of consecutive revisions with the same content only the newest counts, since a completion by a
     language model publishes the same content again. Of these, the newest are kept up to both
-    limits, and the very newest whatever its size. The result does not depend on the order of
+    limits, and the very newest regardless of its size. The result does not depend on the order of
     arrival as long as no revision arrives between two of one content.
     """
     kept: set[int] = set()

@@ -37,7 +37,7 @@ def parse_groups(names: Iterable[str]) -> tuple[str, ...]:
     for name in groups:
         if not is_group(name):
             raise UsageError(
-                f"{name[:100]!r} is no name of a group: up to 100 letters, digits, `.`, `_`, `@`, "
+                f"{name[:100]!r} is not a group name: up to 100 letters, digits, `.`, `_`, `@`, "
                 "`:`, `/`, `+`, `-`, the first a letter or digit"
             )
     if len(groups) > MAX_GROUPS:

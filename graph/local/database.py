@@ -48,7 +48,7 @@ class Database:
         if writable:
             path.parent.mkdir(parents=True, exist_ok=True)
         elif not path.is_file():
-            raise UsageError(f"there is no library at {path}: ingest a source first")
+            raise UsageError(f"there is no library at {path}: sync a source first")
         try:
             self._prepare()
         except BaseException:
@@ -70,7 +70,7 @@ class Database:
         if row[0] != SCHEMA_VERSION:
             raise PermanentError(
                 f"{self._path} has schema {row[0]}, this version of skillbus reads "
-                f"{SCHEMA_VERSION}: move the file away and ingest the sources again"
+                f"{SCHEMA_VERSION}: move the file away and sync the sources again"
             )
 
     def _create(self, connection: sqlite3.Connection) -> None:

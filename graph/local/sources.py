@@ -27,7 +27,7 @@ class SqliteSources:
             if taken is not None and taken != (source.kind, source.root):
                 raise UsageError(
                     f"source {source.source_id} is already {taken[0]} {taken[1]}: "
-                    "choose another id, or drop that source first"
+                    "choose another id, or remove that source first"
                 )
             db.execute(
                 self._sql["save_source"],

@@ -69,7 +69,7 @@ class RevisionStore:
         self._watch: sqlite3.Connection | None = None
         self._closed = False
         if not writable and not path.exists():
-            raise PermanentError(f"there is no search index at {path.parent}; ingest first")
+            raise PermanentError(f"there is no search index at {path.parent}; sync a source first")
         if writable:
             path.parent.mkdir(parents=True, exist_ok=True)
             with self.write_transaction() as connection:

@@ -146,7 +146,7 @@ def _read_rows(
 
 
 def _sampled(table: Table, step: int) -> str:
-    """Return an SQL condition that one of every `step` rows fulfils, whatever their positions."""
+    """Return an SQL condition that every `step`-th row fulfils, counted by order."""
     places = f"SELECT position, ROW_NUMBER() OVER (ORDER BY position) AS place FROM {table}"  # noqa: S608 - constants
     return f"position IN (SELECT position FROM ({places}) WHERE place % {step} = 0)"  # noqa: S608 - constants
 

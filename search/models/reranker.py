@@ -95,7 +95,7 @@ def _load(model: str, max_length: int) -> Any:
 
     if model in (DEFAULT_MODEL, PLAIN_MODEL, SMALL_MODEL):
         raise PermanentError(
-            f"{model!r} is an encoder and no cross-encoder; name a model that scores pairs, or "
+            f"{model!r} is an encoder, not a cross-encoder; name a model that scores pairs, or "
             "make one with `skillbus train reranker`"
         )
     try:
@@ -104,7 +104,7 @@ def _load(model: str, max_length: int) -> Any:
         if not any(head.endswith(_HEADS) for head in heads):
             kind = heads[0] if heads else "no architecture"
             raise PermanentError(
-                f"{model!r} is no cross-encoder (its configuration names {kind}); name a model "
+                f"{model!r} is not a cross-encoder (its configuration names {kind}); name a model "
                 "that scores pairs, or make one with `skillbus train reranker`"
             )
         network = CrossEncoder(model, device="cpu")

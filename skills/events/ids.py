@@ -66,7 +66,7 @@ def _require_skill_id_form(value: object) -> object:
     """Reject a malformed skill id with a readable message; pydantic would show only the pattern."""
     if isinstance(value, str) and not re.fullmatch(_SKILL_ID, value):
         shown = _shorten(value)
-        raise ValueError(f"{shown!r} is no skill id: write SOURCE:PATH, as a bundle names it")
+        raise ValueError(f"{shown!r} is not a skill id: write SOURCE:PATH, as a bundle names it")
     return value
 
 

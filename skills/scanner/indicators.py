@@ -43,7 +43,7 @@ def parse_indicators(plain: Any) -> Indicators:
                 raise ValueError(f"{campaign}: expected lists of {', '.join(_KINDS)}")
             for value in values:
                 if not isinstance(value, str) or len(value) < 5:
-                    raise ValueError(f"{campaign}: {value!r} is no text of 5 characters or more")
+                    raise ValueError(f"{campaign}: {value!r} is not a text of 5 characters or more")
                 found[kind][value.lower()] = str(campaign)
     return Indicators(updated, found["hosts"] | found["names"], found["sha256"])
 

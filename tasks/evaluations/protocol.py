@@ -65,7 +65,7 @@ def describe_unknown_evaluation(evaluation_id: str) -> str:
     """Return the message for an unknown id."""
     return (
         f"no evaluation {evaluation_id!r}; the newest {MAX_EVALUATIONS} are kept, and "
-        "`skillbus eval list` names them"
+        "`skillbus eval list` lists them"
     )
 
 

@@ -69,7 +69,7 @@ def purge_skill(stores: PurgeStores, skill_id: str) -> dict[str, Any]:
     entry = next(iter(stores.graph.get_entries([skill_id])), None)
     source = find_source(stores.graph.list_sources(), skill_id.partition(":")[0])
     if entry is None and not stores.history.list_revisions(skill_id):
-        raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
+        raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` lists them")
     if source is not None and entry is not None:
         _refuse_if_in_repository(stores, source, entry)
     end = time.monotonic() + _LOCK_SECONDS

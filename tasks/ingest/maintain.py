@@ -253,7 +253,7 @@ def advance_sequence(services: Services) -> None:
     kept = services.history.max_seq() if services.history is not None else 0
     behind = max(services.index.max_seq(), kept) - services.graph.last_sequence()
     if behind > 0:
-        log.warning("the counter of the catalog was behind index or history", by=behind)
+        log.warning("the sequence counter of the catalog was behind index or history", by=behind)
         services.graph.allocate_sequence(behind)
 
 

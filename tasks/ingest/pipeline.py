@@ -10,7 +10,7 @@ source with the catalog (`diff`), request ingest of changed skills, and remove s
 `ingest` publishes skills, which are found by their words from then on. Once no other ingest task
 runs or waits, `link` follows, and `embed_skills`, which makes them found by meaning; once all
 skills have their vectors, `embed_sections`. `refine` has a language model add to what is published,
-where one is configured. `maintain` runs periodically and sends again whatever a crash lost at any
+where one is configured. `maintain` runs periodically and sends again what a crash lost at any
 step.
 
 Messages carry ids only. What is to be done is in the journal (events) and in the catalog (skills),

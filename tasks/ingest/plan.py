@@ -218,7 +218,7 @@ def _known_root(graph: Catalog, source_id: str) -> str:
     source = find_source(graph.list_sources(), source_id)
     if source is None:
         raise PermanentError(
-            f"no source {source_id!r}; `skillbus sources list` shows them, and an event with a "
+            f"no source {source_id!r}; `skillbus sources list` lists them, and an event with a "
             "`root` adds one"
         )
     return source.root
@@ -226,7 +226,7 @@ def _known_root(graph: Catalog, source_id: str) -> str:
 
 def _remove_skill(services: Services, skill_id: str) -> dict[str, object]:
     if not services.graph.get_entries([skill_id]):
-        raise PermanentError(f"no skill {skill_id}; `skillbus skills list` shows them")
+        raise PermanentError(f"no skill {skill_id}; `skillbus skills list` lists them")
     seq = services.graph.allocate_sequence(1)[0]
     removed = withdraw(services, [RevisionKey(skill_id, seq)])
     delete_uploaded_skills(services, [skill_id])
@@ -236,7 +236,7 @@ def _remove_skill(services: Services, skill_id: str) -> dict[str, object]:
 
 def _remove_source(services: Services, source_id: str) -> dict[str, object]:
     if source_id not in get_source_ids(services.graph):
-        raise PermanentError(f"no source {source_id!r}; `skillbus sources list` shows them")
+        raise PermanentError(f"no source {source_id!r}; `skillbus sources list` lists them")
     entries = services.graph.get_entries_under(source_id, "")
     seq = services.graph.allocate_sequence(1)[0]
     removed = withdraw(services, [RevisionKey(entry.skill_id, seq) for entry in entries])

@@ -53,7 +53,7 @@ class RedisDeadLetters(RedisStore, DeadLetterStore):
         with self._connected() as client:
             values = client.hgetall(_LETTER + letter_id)
         if not values:
-            raise NotFoundError(f"no dead letter {letter_id!r}; `skillbus dead list` names them")
+            raise NotFoundError(f"no dead letter {letter_id!r}; `skillbus dead list` lists them")
         return _to_dead_letter(values)
 
     @override

@@ -54,7 +54,7 @@ class SqliteDeadLetters(DeadLetterStore):
         with self._database.reading() as connection:
             row = connection.execute("SELECT * FROM letters WHERE id = ?", (letter_id,)).fetchone()
         if row is None:
-            raise NotFoundError(f"no dead letter {letter_id!r}; `skillbus dead list` names them")
+            raise NotFoundError(f"no dead letter {letter_id!r}; `skillbus dead list` lists them")
         return _to_dead_letter(row)
 
     @override

@@ -141,7 +141,7 @@ def extract_object(text: str) -> str:
     try:
         _, end = decoder.raw_decode(text, begin.start())
     except (ValueError, RecursionError):
-        raise UnreadableAnswerError("half a JSON object, or broken JSON") from None
+        raise UnreadableAnswerError("an incomplete or invalid JSON object") from None
     if _BRACKET.search(text, end):
         raise UnreadableAnswerError("more than one JSON object, or something after it")
     return text[begin.start() : end]
@@ -166,9 +166,9 @@ def strip_thoughts(text: str) -> str:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

@@ -209,8 +209,8 @@ def _weigh(chosen: Sequence[ChosenSkill]) -> list[ChosenSkill]:
     without probabilities the fourth power of the score as a share of the best score. Over 230
     prompts among 12,000 skills the share of right skills falls about like that power.
 
-    A dependency has about the worth of the skill that needs it, whatever its own rank, so that the
-    budget goes to it before any skill behind that one.
+    A dependency has about the worth of the skill that needs it, regardless of its own rank, so
+    that the budget goes to it before any skill behind that one.
     """
     best = max((one.probability or 0.0 for one in chosen), default=0.0)
     top = max((one.score for one in chosen), default=0.0)

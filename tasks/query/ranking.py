@@ -193,7 +193,7 @@ def list_hits(scored: ScoredCandidates) -> Iterator[RankedSkill]:
         strict=True,
     )
     for place, (key, score, evidence, nearness, values) in enumerate(rows):
-        # Without a shared term or a near vector there is no evidence, whatever the rank.
+        # Without a shared term or a near vector there is no evidence, regardless of the rank.
         if not score > 0:
             continue
         parts = dict(zip(names, values, strict=True))

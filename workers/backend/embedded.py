@@ -125,8 +125,8 @@ class EmbeddedBackend(StoreBackend):
         )
         self.coordinator, self.stopping = self.services.coordinator, self.services.stopping
         self.app = create_app(lambda: self.services, ALL_QUEUES, memory_broker_config())
-        # Celery runs tasks on threads through the default application, whatever application
-        # received them.
+        # Celery runs tasks on threads through the default application, not through the one
+        # that received them.
         self.app.set_default()
 
     def _open(self, stack: contextlib.ExitStack) -> Services:

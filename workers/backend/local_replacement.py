@@ -98,7 +98,7 @@ def open_earlier_index(folder: Path, identity: Mapping[str, str]) -> LocalSearch
 
 
 def list_other_indexes(home: Path) -> list[str]:
-    """Return the folders of indexes besides the one in use: replaced, or of a reindex."""
+    """Return the folders of indexes other than the one in use: replaced, or of a reindex."""
     return [str(home / name) for name in (_OLD, _NEW) if (home / name).exists()]
 
 

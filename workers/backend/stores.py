@@ -104,7 +104,7 @@ def open_index(
 
 
 def check_no_replaced_index(settings: Settings) -> None:
-    """Raise UsageError while there is an index besides the one in use: it has revisions too."""
+    """Raise UsageError while there is another index than the one in use: it has revisions too."""
     if settings.distributed:
         from search.elastic.replacement import list_superseded
 

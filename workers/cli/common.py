@@ -117,7 +117,7 @@ def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
 def require_source(sources: Iterable[Source], source_id: str | None) -> None:
     """Raise UsageError if no source has this id; None stands for all sources."""
     if source_id not in (None, *(one.source_id for one in sources)):
-        raise UsageError(f"no source {source_id!r}; `skillbus sources list` names them")
+        raise UsageError(f"no source {source_id!r}; `skillbus sources list` lists them")
 
 
 def print_table(rows: Iterable[Sequence[str]], header: Sequence[str]) -> None:

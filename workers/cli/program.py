@@ -87,7 +87,7 @@ class _LazyGroup(click.Group):
 )
 @click.pass_context
 def cli(ctx: click.Context, home: Path | None) -> None:
-    """Keep agent skills searchable while they change, and answer tasks with bundles of them.
+    """Search agent skills: find the skills, and the passages of them, that a task needs.
 
     \b
     Examples:

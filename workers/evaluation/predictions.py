@@ -185,9 +185,7 @@ def read_published_revisions(
     wanted = list(dict.fromkeys(skill_ids))
     missing = [skill_id for skill_id in wanted if skill_id not in pointers]
     if missing:
-        raise UsageError(
-            f"not published: {', '.join(missing[:5])}; `skillbus skills list` names what is"
-        )
+        raise UsageError(f"not published: {', '.join(missing[:5])}; see `skillbus skills list`")
     keys = [RevisionKey(skill_id, pointers[skill_id]) for skill_id in wanted]
     return {key.skill_id: found for key, found in services.index.get_revisions(keys).items()}
 

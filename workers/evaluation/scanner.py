@@ -79,7 +79,7 @@ def _find_skill_folders(folder: Path) -> Iterator[Path]:
     """Yield paths of the skills in a folder, relative to it; a skill within a
     skill is a part of it."""
     previous: Path | None = None
-    # Sorted by folder, so that a skill comes before those in it, whatever their names.
+    # Sorted by folder, so that a skill comes before those in it, regardless of their names.
     for parent in sorted(file.parent for file in folder.rglob(SKILL_FILE)):
         path = parent.relative_to(folder)
         if path.parts and (previous is None or not path.is_relative_to(previous)):

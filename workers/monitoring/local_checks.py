@@ -275,7 +275,7 @@ def find_unknown_sources(settings: Settings, sources: Sequence[Source]) -> list[
         if not fnmatch.filter(known, pattern.partition(":")[0])
     ]
     return [
-        f"{name} names {one!r}, which is no source; `skillbus sources list` names them"
+        f"{name} names {one!r}, which is no source; `skillbus sources list` lists them"
         for name, one in unknown
     ]
 

@@ -19,7 +19,7 @@ class Message:
 
     body: expected to be a CloudEvents JSON object. reply_to, correlation_id: message properties, ""
     if unset; equivalent to the event's extension attributes. problem: why the message cannot be a
-    submission, whatever its body; "" if that depends on the body.
+    submission, regardless of its body; "" if that depends on the body.
     """
 
     body: bytes

@@ -2,8 +2,8 @@
 
 A skill waits for ingest while its `wanted_seq` is above its `seq`. An ingest allocates its sequence
 number before it reads the folder. So an ingest with a number above `barrier_seq`, which is taken
-after the event was carried out, has read the state that the event reported, whatever was requested
-since. A skill is settled once it no longer waits or has reached the barrier: at most one ingest
+after the event was carried out, has read the state that the event reported, regardless of later
+requests. A skill is settled once it no longer waits or has reached the barrier: at most one ingest
 more than the event requested, even if the skill changes all the time.
 """
 

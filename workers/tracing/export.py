@@ -33,8 +33,8 @@ _REPLACED_VARIABLES = (
     "OTEL_EXPORTER_OTLP_CERTIFICATE",
     "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
 )
-"""Variables that the SDK would read besides `endpoint`, `headers_file` and `ca_file`; they are for
-other programs and their collector."""
+"""Variables that the SDK would read in addition to the settings; they are for other programs and
+their collector."""
 
 
 class SpanExport:

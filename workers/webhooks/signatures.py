@@ -29,7 +29,7 @@ class Verification:
     """Facts proved by a signature.
 
     sources: ids that the secret is for; None for all. replay_key: the same for every repetition of
-    a delivery, whatever is changed in it without the secret. sent_at: seconds since the epoch, if
+    a delivery, regardless of changes made without the secret. sent_at: seconds since the epoch, if
     the host signs it.
     """
 

@@ -84,13 +84,13 @@ class EndpointState:
             if form <= self._form:
                 return
             self._form = form
-        log.info("the language model's endpoint enforces less", model=self._model, form=form.name)
+        log.info("answers are requested in a weaker form", model=self._model, form=form.name)
 
     def learn(self, dialect: Dialect) -> None:
         """Record the fields that the endpoint understands."""
         with self._lock:
             self._dialect = dialect
-        log.info("the language model's endpoint wants other fields", dialect=str(dialect))
+        log.info("the endpoint needs other request fields", dialect=str(dialect))
 
     def note_name(self, name: str) -> None:
         """Log, once per name, that an answer names another model than requested."""
@@ -98,7 +98,7 @@ class EndpointState:
             if name == self._model or name in self._named or len(self._named) >= 20:
                 return
             self._named.add(name)
-        log.info("the endpoint answers with another name", asked=self._model, answered=name[:100])
+        log.info("the endpoint answers with another model", asked=self._model, answered=name[:100])
 
     def admit(self, seconds: float, *, starts: bool) -> None:
         """Raise ModelUnavailableError if the circuit is open for calls with this time limit.

@@ -37,7 +37,7 @@ class SavedLibrary:
 class SavedLibraryFile:
     """One file with a saved library.
 
-    identity: of everything that determines the content, besides the epoch; a file with another
+    identity: of everything that determines the content, except the epoch; a file with another
     identity is not used.
     """
 

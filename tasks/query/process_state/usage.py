@@ -55,4 +55,4 @@ class UsageCounter:
         try:
             self._graph.increment_uses(skill_ids)
         except SkillbusError as error:  # also of a store that was closed meanwhile
-            log.info("uses of skills could not be counted", reason=str(error))
+            log.info("use counts of skills were not stored", reason=str(error))

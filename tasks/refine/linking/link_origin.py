@@ -65,7 +65,7 @@ def mark_for_changed_origin(services: Services) -> int:
         marked.update(owner for owner, links in owned.items() if any(map(is_from_verdict, links)))
     graph.mark_for_linking(sorted(marked))
     graph.set_link_origin(origin)
-    log.info("links are made from other verdicts", skills=len(marked))
+    log.info("links are computed again: verdicts changed", skills=len(marked))
     return len(marked)
 
 
@@ -75,5 +75,5 @@ def _mark_all(services: Services, origin: str) -> int:
     published = [entry.skill_id for entry in graph.get_entries() if entry.seq]
     graph.mark_for_linking(published)
     graph.set_link_origin(origin)
-    log.info("links are made for other groups of sources", skills=len(published))
+    log.info("links are computed again: groups of sources changed", skills=len(published))
     return len(published)

@@ -222,7 +222,7 @@ class Mirror:
                 # Another process may still be reading an older commit.
                 run_git(self.folder, "gc", "--quiet", "--prune=1.hour.ago", seconds=_GC_SECONDS)
             except TransientError as error:  # took too long; the fetch does not depend on it
-                log.warning("mirror not tidied", mirror=str(self.folder), reason=str(error))
+                log.warning("mirror not cleaned up", mirror=str(self.folder), reason=str(error))
             except PermanentError as error:
                 log.warning("mirror created again", mirror=str(self.folder), reason=str(error))
                 self._create()

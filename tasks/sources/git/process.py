@@ -75,8 +75,7 @@ def find_git() -> str:
     found = shutil.which("git")
     if found is None:
         raise MisconfiguredError(
-            "no git on this machine, which git sources need on every machine whose workers take "
-            "fetch or ingest: install git"
+            "git is not installed; git sources need it where workers take fetch or ingest"
         )
     if found not in _versions:
         version = subprocess.run(  # noqa: S603 - a fixed argument, no shell

@@ -45,7 +45,7 @@ def install_packages(services: Services, source_id: str, event_ids: Iterable[str
         try:
             store.install_package(source_id, package)
         except PermanentError as error:
-            log.warning("package is gone", event_id=package, reason=str(error))
+            log.warning("package is missing", event_id=package, reason=str(error))
             services.journal.fail_job(package, str(error))
 
 

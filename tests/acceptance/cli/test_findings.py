@@ -66,7 +66,7 @@ def test_findings_of_a_skill_that_is_not_published_are_refused(
     marked("skills", "remove", "other:loom")
     assert "was removed" in marked("findings", "other:loom", code=2).err
     assert (
-        "is no skill of source other"
+        "is not a skill of source other"
         in marked("findings", "crafts:kiln-firing", "--source", "other", code=2).err
     )
 

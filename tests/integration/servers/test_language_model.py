@@ -195,7 +195,7 @@ def test_a_server_of_one_model_answers_to_any_name_and_the_log_says_so(connect: 
     with capture_logs() as logs:
         completion = connect(model="no-such-model").complete(request("Does it work?"), Works)
     assert completion.calls == 1
-    (line,) = [line for line in logs if "another name" in line["event"]]
+    (line,) = [line for line in logs if "another model" in line["event"]]
     assert (line["asked"], line["answered"]) == ("no-such-model", MODEL)
 
 

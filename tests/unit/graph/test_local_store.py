@@ -25,7 +25,7 @@ def publication(path: str, seq: int) -> Publication:
 
 
 def test_a_reader_needs_a_library(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="ingest a source first"):
+    with pytest.raises(UsageError, match="sync a source first"):
         SqliteSkillGraph(tmp_path / "library.db", writable=False)
     assert not (tmp_path / "library.db").exists()
 

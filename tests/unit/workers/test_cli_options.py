@@ -65,7 +65,7 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         (["query", "--file", "binary"], "binary is not UTF-8 text"),
         (["query", "-"], "standard input is not UTF-8 text"),
         (["query", "fire a kiln", "--filter", "colour=red"], "NAME one of source, licence,"),
-        (["query", "fire a kiln", "--why", "nosuch"], "--why: 'nosuch' is no skill id"),
+        (["query", "fire a kiln", "--why", "nosuch"], "--why: 'nosuch' is not a skill id"),
         (["query", "fire a kiln", "--budget", "0"], "0 is not in the range"),
         (["query", "fire a kiln", "--budget", "9" * 20], "is not in the range"),
         (["query", "fire a kiln"], "run `skillbus sync DIR` first"),

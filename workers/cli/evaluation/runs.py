@@ -144,7 +144,7 @@ def _find_id(store: EvaluationStore, beginning: str) -> str:
     if len(found) > 1:
         raise UsageError(f"{len(found)} runs begin with {beginning}; give more of the id")
     if not found:
-        raise NotFoundError(f"no run begins with {beginning!r}; `skillbus eval list` names them")
+        raise NotFoundError(f"no run begins with {beginning!r}; `skillbus eval list` lists them")
     return found[0]
 
 

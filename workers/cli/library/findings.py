@@ -92,7 +92,9 @@ def findings(
 def _check_skill(entry: CatalogEntry, source_id: str | None) -> None:
     """Raise UsageError unless a skill is published and belongs to the source, if one is named."""
     if source_id not in (None, entry.source_id):
-        raise UsageError(f"{entry.skill_id} is no skill of source {source_id}; leave out --source")
+        raise UsageError(
+            f"{entry.skill_id} is not a skill of source {source_id}; leave out --source"
+        )
     if reason := explain_unpublished(entry):
         shown = f"; `skillbus review show {entry.skill_id}` lists its findings"
         raise UsageError(reason + (shown if entry.state is SkillState.HELD else ""))

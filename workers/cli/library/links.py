@@ -37,9 +37,9 @@ def dismiss(
     """Remove a link until it is restored.
 
     The link leads from the skill SOURCE to the skill TARGET; `skills show` lists links with their
-    types. It is not made again, whatever its evidence: declarations, mentions, texts, a language
-    model or outcomes. Links of the types alternative, conflict, semantic and used_together have no
-    direction.
+    types. It is not made again, regardless of its evidence: declarations, mentions, texts, a
+    language model or outcomes. Links of the types alternative, conflict, semantic and
+    used_together have no direction.
 
     \b
     Example:

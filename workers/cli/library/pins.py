@@ -47,8 +47,7 @@ def add(
     """Pin a skill to a revision, by default the published one.
 
     Later contents from its source are parsed, scanned and kept, but not published, until
-    `pins remove`. A pin keeps the content, not the presence: a skill that its source removes is
-    withdrawn.
+    `pins remove`. A pinned skill that its source removes is withdrawn.
 
     \b
     Example:

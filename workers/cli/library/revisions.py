@@ -51,7 +51,7 @@ def show_history(ctx: click.Context, skill_id: str, as_json: bool) -> None:
 def show_diff(ctx: click.Context, revision: str, seq: int | None, as_json: bool) -> None:
     """Compare two revisions: fields, files, findings and lines.
 
-    Without numbers, compares the newest revision with its predecessor; with SKILL_ID@SEQ, that
+    Without numbers, compares the newest revision with the one before it; with SKILL_ID@SEQ, that
     revision with the newest, or with SEQ.
 
     \b

@@ -42,7 +42,7 @@ def tokens() -> None:
     "groups",
     multiple=True,
     metavar="GROUP",
-    help="A group that it reads with, besides `everyone`; repeatable. Admins see everything.",
+    help="Another group than `everyone` that it reads with; repeatable. Admins see everything.",
 )
 @click.option(
     "--expires", metavar="DURATION", help="Lifetime, such as 30m, 12h or 90d [default: unlimited]."

@@ -119,7 +119,7 @@ def _check_pattern(pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise UsageError(f"--repository {pattern!r} is no regular expression: {error}") from None
+        raise UsageError(f"--repository {pattern!r} is not a regular expression: {error}") from None
 
 
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTrainingSet:

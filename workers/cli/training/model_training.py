@@ -216,7 +216,7 @@ def print_comparison(figures: Mapping[str, Any], compared: Iterable[str]) -> Non
 
 
 def identify_feedback(path: Path | None, outcomes: bool) -> str:
-    """Return what tells the labelled tasks of a training from others: a digest of the file, and
+    """Return what identifies the labelled tasks of a training: a digest of the file, and
     whether there are reported outcomes; "" without either.
 
     Outcomes that are reported during an interruption do not make it another training.

@@ -17,10 +17,10 @@ GOOD = {"skill_id": "team:deploy", "outcome": "helped"}
     [
         (
             [GOOD | {"skill_id": "map-tiles"}],
-            "outcomes.0.skill_id: 'map-tiles' is no skill id: write SOURCE:PATH, as a bundle "
+            "outcomes.0.skill_id: 'map-tiles' is not a skill id: write SOURCE:PATH, as a bundle "
             "names it",
         ),
-        ([GOOD | {"skill_id": "x"}], "outcomes.0.skill_id: 'x' is no skill id: "),
+        ([GOOD | {"skill_id": "x"}], "outcomes.0.skill_id: 'x' is not a skill id: "),
         ([GOOD | {"skill_id": "a\nb:c" * 99}], "outcomes.0.skill_id: 'a\\nb:c"),
         ([GOOD | {"skill_id": "team:../x"}], "outcomes.0.skill_id: a path must be relative"),
         ([GOOD | {"outcome": "liked"}], "outcomes.0.outcome: Input should be 'used', "),

@@ -124,7 +124,7 @@ def test_git_is_missed_where_there_are_git_sources(
     with closing(SqliteSkillGraph(tmp_path / "graph.db", writable=True)) as graph:
         graph.save_source(Source("team", "git", "https://example.org/x", last_error="gone"))
     sources = library_checks(Settings().model_copy(update={"home": tmp_path}))["sources"]
-    with pytest.raises(SkillbusError, match="team: gone; no git on this machine"):
+    with pytest.raises(SkillbusError, match="team: gone; git is not installed"):
         sources()
     old = tmp_path / "git"
     old.write_text("#!/bin/sh\necho git version 2.30.2\n")
