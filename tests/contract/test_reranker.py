@@ -133,15 +133,15 @@ def test_what_is_no_cross_encoder_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(PermanentError, match="several scores"):
         CrossEncoderReranker(write_cross_encoder(tmp_path / "three", labels=3))
-    with pytest.raises(PermanentError, match=r"no cross-encoder.*BertModel"):
+    with pytest.raises(PermanentError, match=r"not a cross-encoder.*BertModel"):
         CrossEncoderReranker(write_cross_encoder(tmp_path / "headless", body="encoder"))
-    with pytest.raises(PermanentError, match="no cross-encoder"):
+    with pytest.raises(PermanentError, match="not a cross-encoder"):
         CrossEncoderReranker(str(get_model_path()))
     config = tmp_path / "headless" / "config.json"
     settings = json.loads(config.read_text(encoding="utf-8"))
     del settings["architectures"]
     config.write_text(json.dumps(settings), encoding="utf-8")
-    with pytest.raises(PermanentError, match=r"no cross-encoder.*no architecture"):
+    with pytest.raises(PermanentError, match=r"not a cross-encoder.*no architecture"):
         CrossEncoderReranker(str(config.parent))
 
 

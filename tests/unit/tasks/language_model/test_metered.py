@@ -130,7 +130,7 @@ def test_a_stored_answer_is_checked_again(setting: Setting) -> None:
         model.complete(question(), Choice, refuse_b)
     other = question("damaged")
     setting.answers.save_answer(other.key(MODEL, Choice), "select", MODEL, StoredAnswer('{"ids'))
-    with pytest.raises(InvalidAnswerError, match="half a JSON object"):
+    with pytest.raises(InvalidAnswerError, match="an incomplete or invalid JSON object"):
         model.complete(other, Choice)
     assert setting.server.requests == 0
 
