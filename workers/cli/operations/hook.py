@@ -42,7 +42,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change o
 
 @click.group()
 def hook() -> None:
-    """Add skills to the prompts of an agent that does not call tools.
+    """Add skills to each prompt of a coding agent.
 
     \b
     Examples:
@@ -79,7 +79,9 @@ def _add_agent(agent: str, title: str) -> None:
     for name, field in HookSettings.model_fields.items():
         # Values are checked where they are read: an invalid value must not end a prompt.
         option = click.option(
-            f"--{name.replace('_', '-')}", metavar="VALUE", help=field.description
+            f"--{name.replace('_', '-')}",
+            metavar="VALUE",
+            help=f"Setting hook.{name}: {field.description}.",
         )
         option(run)
 
