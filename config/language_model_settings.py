@@ -68,7 +68,7 @@ class LanguageModelSettings(SettingsGroup):
         description="`select` is skipped if the best score exceeds the second by at least this "
         "share of the best; 0: never skipped",
     )
-    rewrite_queries: int = Field(5, ge=1, le=10, description="sub-queries that `rewrite` adds")
+    rewrite_queries: int = Field(5, ge=1, le=10, description="further queries that `rewrite` adds")
     link_candidates: int = Field(8, ge=1, le=50, description="pairs per skill that `links` checks")
     search_terms: bool = Field(
         False, description="find skills also by the prompts that `prompts` wrote for them"

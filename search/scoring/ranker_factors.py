@@ -1,4 +1,4 @@
-"""Factors of the parts of a score, learnt from labelled prompts and read from a small file."""
+"""Factors of the parts of a score, learned from labelled prompts and read from a small file."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def score_candidates(
 
     records: of the candidates, with their hubness. scale: of the encoder's cosines. without: parts
     to leave out, of `names`, `bigrams`, `hub`, `dense` and `artifacts`. factors: of the parts,
-    where they were learnt. effects: of past tasks, by skill_id. cosines: of the task with both
+    where they were learned. effects: of past tasks, by skill_id. cosines: of the task with both
     skill vectors of each candidate, (n, 2); NaN without vectors, or if the encoder does not know
     the language of the task or the skill.
     """

@@ -72,10 +72,10 @@ class BundleSkill(BundleModel):
         default=None,
         ge=0,
         le=1,
-        description="calibrated probability that the skill is right for its task; a prerequisite "
+        description="calibrated probability that the skill is right for its task; a dependency "
         "has that of the skill that needs it; null where a language model selected the skills",
     )
-    needed_by: str = Field(default="", description="the chosen skill whose prerequisite it is")
+    needed_by: str = Field(default="", description="the chosen skill whose dependency it is")
     why: tuple[str, ...]
     safety: SafetySummary = SafetySummary()
     passages: tuple[BundlePassage, ...] = ()

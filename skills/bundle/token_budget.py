@@ -15,8 +15,8 @@ class BudgetItem:
 
     worth: likelihood that the skill is right, above 0. passages: (index, tokens), most needed
     first. enough: number of first passages that suffice for most queries. sufficiency: share of
-    queries for which they suffice. first: spend on this skill, and on enough of its prerequisites,
-    before any other. needed_by: place of the item that needs this skill as a prerequisite, -1 for
+    queries for which they suffice. first: spend on this skill, and on enough of its dependencies,
+    before any other. needed_by: place of the item that needs this skill as a dependency, -1 for
     none.
     """
 
@@ -46,16 +46,16 @@ def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] 
     Each skill has two portions: first its header with the passages that are enough, then the rest.
     The gain of a portion is the probability that the skill is right and that the portion makes it
     sufficient. Portions are bought by gain per token, the greedy rule for knapsacks (Dantzig,
-    1957). The first portion of a prerequisite is bought right after that of the skill that needs
+    1957). The first portion of a dependency is bought right after that of the skill that needs
     it, and not without it; its rest is bought by its own gain. If a portion does not fit, its most
     needed passages that fit are bought. The total never exceeds the budget.
     """
     selected: list[list[int] | None] = [None] * len(items)
     left = budget
-    prerequisites: dict[int, list[int]] = defaultdict(list)
+    dependencies: dict[int, list[int]] = defaultdict(list)
     for place, item in enumerate(items):
-        prerequisites[item.needed_by].append(place)
-    portions = [_first_portion(place, items[place]) for place in prerequisites[-1]]
+        dependencies[item.needed_by].append(place)
+    portions = [_first_portion(place, items[place]) for place in dependencies[-1]]
     heapify(portions)
     while portions:
         portion = heappop(portions)
@@ -70,8 +70,8 @@ def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] 
             continue
         if rest := item.passages[len(portion.passages) :]:
             heappush(portions, _rest_portion(place, item, rest))
-        for other in prerequisites[place]:
-            heappush(portions, _prerequisite_portion(other, items[other], portion))
+        for other in dependencies[place]:
+            heappush(portions, _dependency_portion(other, items[other], portion))
     return selected
 
 
@@ -85,8 +85,8 @@ def _first_portion(place: int, item: BudgetItem) -> _Portion:
     return _portion(place, item, enough, gains[0], costs[0])
 
 
-def _prerequisite_portion(place: int, item: BudgetItem, owner: _Portion) -> _Portion:
-    """Return the first portion of a prerequisite, to be bought right after that of its owner."""
+def _dependency_portion(place: int, item: BudgetItem, owner: _Portion) -> _Portion:
+    """Return the first portion of a dependency, to be bought right after that of its owner."""
     own = _first_portion(place, item)
     return own._replace(
         is_deferred=min(own.is_deferred, owner.is_deferred),

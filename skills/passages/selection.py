@@ -1,7 +1,7 @@
 """Estimates which passages of a skill a query needs, and selects enough of them.
 
 Method F's margin is the distance of a passage's score from the best score, adjusted for the length
-of the skill and the tokens of the passage. `model` corrects it with features learnt from labelled
+of the skill and the tokens of the passage. `model` corrects it with features learned from labelled
 lines.
 """
 

@@ -132,7 +132,7 @@ def rank_task(
 def predict_roles(
     services: Services, skill_ids: Sequence[str], classifier: RoleClassifier | None = None
 ) -> dict[str, list[tuple[int, int, str]]]:
-    """Return (first line, last line, role) of each skill, with its headings and front matter.
+    """Return (first line, last line, role) of each skill, with its headings and frontmatter.
 
     classifier: None for the roles in the library, which are those of the language model if the
     settings say so, else of the local classifier.

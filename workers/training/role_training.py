@@ -1,7 +1,7 @@
 """Training of the role classifier on labelled lines, evaluated by cross-validation over skills.
 
 A passage is weighted by the square root of its lines, so that long blocks do not dominate, and a
-role by the inverse square root of its share, so that rare roles are learnt. Regularisation and the
+role by the inverse square root of its share, so that rare roles are learned. Regularisation and the
 weight of the rules are chosen by cross-validation over skills (nested in the evaluation).
 """
 

@@ -38,10 +38,10 @@ ARCHIVES = (
 CANDIDATES = 50
 SAMPLE = 110
 RUN = 8
-"""Words in a row that an answer and a front matter may not have in common."""
+"""Words in a row that an answer and a frontmatter may not have in common."""
 
 FRONT_MATTER_BYTES = 8_000
-"""Of a file's beginning, where its front matter is."""
+"""Of a file's beginning, where its frontmatter is."""
 
 needs_shared_data = pytest.mark.skipif(
     os.environ.get("CI") != "true"
@@ -135,7 +135,7 @@ def find_runs(text: str) -> Iterator[str]:
 
 
 def read_front_matters(archive: Path) -> Iterator[str]:
-    """The front matter of each skill in an archive: name, description and what else it says."""
+    """The frontmatter of each skill in an archive: name, description and what else it says."""
     with tarfile.open(archive) as members:
         for member in members:
             file = members.extractfile(member) if member.name.endswith("/SKILL.md") else None

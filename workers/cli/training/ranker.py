@@ -35,7 +35,7 @@ def ranker(
 
     PROMPTS is JSONL with `instruction` and `gt_skill_ids`; --outcomes adds prompts for which a
     skill was reported to have helped, or replaces the file. Learning starts from the shipped
-    weights. Prompts are held out by skill, in five folds; if the learnt weights do not rank the
+    weights. Prompts are held out by skill, in five folds; if the learned weights do not rank the
     held-out prompts better than the shipped ones, nothing is written and the exit code is 1.
 
     \b
@@ -70,7 +70,7 @@ def ranker(
         click.echo(json.dumps(report, indent=2))
     if not trained.wins:
         raise PermanentError(
-            "the learnt weights do not rank left-out prompts better than the shipped ones; "
+            "the learned weights do not rank left-out prompts better than the shipped ones; "
             "nothing was written"
         )
     if out is not None:

@@ -181,7 +181,7 @@ def test_a_refusal_says_which_message_and_why() -> None:
 
 def test_the_page_shows_real_events_and_errors() -> None:
     shown = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    assert len(shown) == 2
+    assert len(shown) == 1
     for text in shown:
         event = parse_event(text)
         assert json.loads(text) == get_example(event.type)
