@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from config.errors import PermanentError, UsageError
 from config.settings import EncoderSettings, Settings
+from search.models import installed
 from search.models.identity import (
     PACKAGED_ADAPTER,
     PLAIN_MODEL,
@@ -117,6 +118,8 @@ def test_predictions_do_not_replace_weights_or_card(name: str, tmp_path: Path) -
         ("reranker --out {out} --feedback {rows}", "missing gt_skill_ids"),
         ("reranker --out {skills}", "other files"),
         ("reranker --out {labels}", "is a file"),
+        ("reranker --out {out} --outcomes", "no library in"),
+        ("ranker --outcomes", "no library in"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -130,6 +133,17 @@ def test_what_is_wrong_is_said(
     result = CliRunner().invoke(cli, ["train", *filled.split(" ")])
     assert said in f"{result.exception} {result.stderr}"
     assert isinstance(result.exception, UsageError) or result.exit_code == 2
+
+
+def test_a_missing_package_is_named_before_the_prompts_are_ranked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLBUS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(installed, "find_spec", lambda package: None)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"instruction": "x", "gt_skill_ids": ["a:b"]}\n', encoding="utf-8")
+    result = CliRunner().invoke(cli, ["train", "ranker", str(rows)])
+    assert "training a ranking needs scipy" in str(result.exception)
 
 
 def test_a_fresh_training_replaces_a_model_only_once_its_data_are_there(tmp_path: Path) -> None:

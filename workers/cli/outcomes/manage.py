@@ -38,12 +38,10 @@ def outcomes() -> None:
 
 @contextmanager
 def _open_store(settings: Settings) -> Iterator[OutcomeStore]:
-    from workers.backend.stores import open_outcomes, require_library  # slow to import
+    from workers.backend.stores import open_library_outcomes  # slow to import
 
-    if not settings.distributed:
-        require_library(settings.home)
     with ExitStack() as stack:
-        yield open_outcomes(settings, stack)
+        yield open_library_outcomes(settings, stack)
 
 
 @outcomes.command("export")

@@ -252,11 +252,11 @@ def read_feedback(settings: Settings, path: Path | None, outcomes: bool) -> list
 def read_reported(settings: Settings) -> list[dict[str, Any]]:
     """Return labelled tasks from reported outcomes; raises UsageError if no skill helped."""
     from skills.outcomes.weights import TRUSTED_OWNERS
-    from workers.backend.stores import open_outcomes
+    from workers.backend.stores import open_library_outcomes
     from workers.training.outcome_labels import read_outcome_labels
 
     with ExitStack() as stack:
-        store = open_outcomes(settings, stack)
+        store = open_library_outcomes(settings, stack)
         trusted = TRUSTED_OWNERS.union(settings.learning.trusted_owners)
         found = read_outcome_labels(store, trusted)
     if not found.rows:
