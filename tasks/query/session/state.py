@@ -78,9 +78,9 @@ def load_session(
 ) -> SessionState:
     """Return the state of the session of a query, an empty one without a session.
 
-    visible: as in `build_state`. If the store does not answer, the query is answered without a session, which is recorded as a
-    degradation. A query without a task of its own needs the session's task: it raises
-    TransientError then, and UsageError if the session has no task.
+    visible: as in `build_state`. If the store does not answer, the query is answered without a
+    session, which is recorded as a degradation. A query without a task of its own needs the
+    session's task: it raises TransientError then, and UsageError if the session has no task.
     """
     if not request.session:
         return NO_SESSION

@@ -82,12 +82,15 @@ def owners(ctx: click.Context, as_json: bool) -> None:
         click.echo("no outcomes")
 
 
-def _forget_evaluated(settings: Settings, is_forgotten: Callable[[EvaluatedPrompt], bool]) -> None:
-    """Delete the library's own prompts from the kept runs of `eval`."""
+def _forget_evaluated(
+    settings: Settings, is_forgotten: Callable[[EvaluatedPrompt], bool], naming: str
+) -> None:
+    """Delete the library's own prompts from the kept runs of `eval`; naming: see
+    `forget_prompts`."""
     from tasks.evaluations.open import open_evaluations
 
     with ExitStack() as stack:
-        forget_prompts(open_evaluations(settings, stack), is_forgotten)
+        forget_prompts(open_evaluations(settings, stack), is_forgotten, naming)
 
 
 def _link_without(settings: Settings) -> None:
@@ -157,6 +160,7 @@ def forget(
             or (owner is not None and one.owner == owner)
             or (older_than is not None and one.asked < before)
         ),
+        query_id or owner or "",
     )
     if not is_known:
         raise NotFoundError(

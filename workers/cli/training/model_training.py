@@ -184,9 +184,7 @@ def resume_or_build(
     return training_set
 
 
-def _load_interrupted(
-    path: Path, options: DataclassInstance, load: Callable[[Path], SetT]
-) -> SetT:
+def _load_interrupted(path: Path, options: DataclassInstance, load: Callable[[Path], SetT]) -> SetT:
     """Load a training set; raise UsageError if it was built with other options."""
     training_set, folder = load(path), path.parent
     before, now = asdict(training_set.options), asdict(options)
