@@ -120,6 +120,7 @@ def test_predictions_do_not_replace_weights_or_card(name: str, tmp_path: Path) -
         ("reranker --out {labels}", "is a file"),
         ("reranker --out {out} --outcomes", "no library in"),
         ("ranker --outcomes", "no library in"),
+        ("ranker {rows}", "missing gt_skill_ids"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -133,8 +133,8 @@ def _open_reader(settings: Settings, stack: ExitStack, days: int) -> UsageReader
         serve = find_serve(settings)
         if serve is None:
             _roll_up(outcomes)
-        else:
-            serve.close()
+            return UsageReader(settings, outcomes, skills)
+        serve.close()
     return reader
 
 

@@ -96,7 +96,7 @@ def _forget_evaluated(
 def _link_without(settings: Settings) -> None:
     """Make links without the deleted outcomes now, unless another process writes to the library and
     makes them itself."""
-    if settings.distributed or not (settings.home / "graph.db").exists():
+    if settings.distributed:
         return
     with (
         contextlib.suppress(UsageError),

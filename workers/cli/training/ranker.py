@@ -86,8 +86,8 @@ def _read_rows(settings: Settings, prompts: Path | None, outcomes: bool) -> list
 
     if prompts is None and not outcomes:
         raise UsageError("give PROMPTS, or --outcomes")
-    rows = [] if prompts is None else read_jsonl(prompts, ("instruction",))
-    found = [row for row in rows if row.get("gt_skill_ids") and row.get("weight", 1)]
+    rows = [] if prompts is None else read_jsonl(prompts, ("instruction", "gt_skill_ids"))
+    found = [row for row in rows if row["gt_skill_ids"] and row.get("weight", 1)]
     return found + (read_reported(settings) if outcomes else [])
 
 
