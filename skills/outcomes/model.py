@@ -134,6 +134,12 @@ class Outcome:
         """Days from the epoch to the report, in UTC."""
         return to_day(self.reported)
 
+    @property
+    def order(self) -> tuple[float, int, str]:
+        """Key that sorts outcomes by the time of their report, those of one event by number."""
+        # Keys of an event end in the number of the outcome: the longer of two keys is the later.
+        return self.reported, len(self.key), self.key
+
 
 def to_day(seconds: float) -> int:
     """Convert seconds since the epoch to days since the epoch, in UTC."""

@@ -21,7 +21,7 @@ def settle_reports(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     names no skill and is left out.
     """
     counted: defaultdict[str, dict[str, Outcome]] = defaultdict(dict)
-    for one in sorted(outcomes, key=_get_rank):
+    for one in sorted(outcomes, key=lambda one: (REPORTER_WEIGHTS[one.by], one.order)):
         if one.skill_id:
             counted[one.owner][one.skill_id] = one
     return {
@@ -30,8 +30,3 @@ def settle_reports(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
         )[:MAX_SKILLS]
         for owner in sorted(counted)
     }
-
-
-def _get_rank(one: Outcome) -> tuple[float, float, int, str]:
-    # Keys of an event end in the number of the outcome: the longer of two keys is the later one.
-    return REPORTER_WEIGHTS[one.by], one.reported, len(one.key), one.key

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from tasks.evaluations.model import PURGED, EvaluatedPrompt, Evaluation, EvaluationSummary
+from tasks.evaluations.model import (
+    PURGED,
+    EvaluatedPrompt,
+    Evaluation,
+    EvaluationSummary,
+    dump_prompts,
+    load_prompts,
+)
 
 MAX_EVALUATIONS = 100
 """Maximum runs that are stored: the newest."""
@@ -38,9 +45,12 @@ class EvaluationStore(Protocol):
         """Delete a run; raises NotFoundError for an unknown id."""
         ...
 
-    def change_prompts(self, change: ChangePrompt) -> int:
+    def change_prompts(self, change: ChangePrompt, naming: str = "") -> int:
         """Change or delete prompts of all runs, but not their measures; returns the number of
-        changes."""
+        changes.
+
+        naming: a text that every prompt to change has; runs without it are not changed.
+        """
         ...
 
     def overwrite_deleted(self) -> None:
@@ -52,13 +62,26 @@ class EvaluationStore(Protocol):
         ...
 
 
-def change_all(
-    prompts: tuple[EvaluatedPrompt, ...], change: ChangePrompt
-) -> tuple[tuple[EvaluatedPrompt, ...], int]:
-    """Return the changed prompts of a run, and how many were changed or deleted."""
-    kept = tuple(changed for one in prompts if (changed := change(one)) is not None)
-    same = {id(one) for one in prompts}
-    return kept, len(prompts) - sum(id(one) in same for one in kept)
+def change_run(
+    read: Callable[[], bytes | None],
+    replace_data: Callable[[bytes, bytes], bool],
+    change: ChangePrompt,
+    naming: str,
+) -> int:
+    """Change the prompts of one run, without a lock; returns how many were changed or deleted.
+
+    read: returns the stored prompts, None for a deleted run. replace_data: replaces the given
+    prompts by others; returns False if they were changed or deleted meanwhile. change, naming: as
+    in `EvaluationStore.change_prompts`.
+    """
+    while data := read():
+        prompts = load_prompts(data, naming)
+        kept = tuple(changed for one in prompts if (changed := change(one)) is not None)
+        same = {id(one) for one in prompts}
+        count = len(prompts) - sum(id(one) in same for one in kept)
+        if not count or replace_data(data, dump_prompts(kept)):
+            return count
+    return 0
 
 
 def describe_unknown_evaluation(evaluation_id: str) -> str:
@@ -81,12 +104,19 @@ def forget_skill(store: EvaluationStore, skill_id: str) -> int:
             found=tuple(PURGED if one == skill_id else one for one in prompt.found),
         )
 
-    return store.change_prompts(change)
+    return store.change_prompts(change, skill_id)
 
 
-def forget_prompts(store: EvaluationStore, is_forgotten: Callable[[EvaluatedPrompt], bool]) -> int:
+def forget_prompts(
+    store: EvaluationStore, is_forgotten: Callable[[EvaluatedPrompt], bool], naming: str = ""
+) -> int:
     """Delete the prompts labelled in answers for which `is_forgotten` is true; returns their
-    number."""
+    number. naming: as in `EvaluationStore.change_prompts`."""
     return store.change_prompts(
-        lambda one: None if one.owner is not None and is_forgotten(one) else one
+        lambda one: None if one.owner is not None and is_forgotten(one) else one, naming
     )
+
+
+def forget_labelled(store: EvaluationStore, query_id: str) -> int:
+    """Delete the prompts labelled in the answer to a query; returns their number."""
+    return forget_prompts(store, lambda one: one.prompt_id == query_id, query_id)

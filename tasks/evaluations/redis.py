@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from redis import Redis
@@ -22,7 +23,7 @@ from tasks.evaluations.protocol import (
     MAX_EVALUATIONS,
     ChangePrompt,
     EvaluationStore,
-    change_all,
+    change_run,
     describe_unknown_evaluation,
 )
 
@@ -90,19 +91,20 @@ class RedisEvaluationStore(RedisStore, EvaluationStore):
             return int(pipeline.execute()[0])
 
     @override
-    def change_prompts(self, change: ChangePrompt) -> int:
-        changed = 0
+    def change_prompts(self, change: ChangePrompt, naming: str = "") -> int:
         with self._connected() as client:
-            for evaluation_id in client.hkeys(_PROMPTS):
-                while data := client.hget(_PROMPTS, evaluation_id):
-                    prompts, count = change_all(load_prompts(data), change)
-                    if not count:
-                        break
-                    args = [evaluation_id, data, dump_prompts(prompts)]
-                    if self._replace(keys=[_PROMPTS], args=args):
-                        changed += count
-                        break
-        return changed
+            return sum(
+                change_run(
+                    partial(client.hget, _PROMPTS, evaluation_id),
+                    partial(self._replace_prompts, evaluation_id),
+                    change,
+                    naming,
+                )
+                for evaluation_id in client.hkeys(_PROMPTS)
+            )
+
+    def _replace_prompts(self, evaluation_id: bytes, before: bytes, after: bytes) -> bool:
+        return bool(self._replace(keys=[_PROMPTS], args=[evaluation_id, before, after]))
 
     @override
     def overwrite_deleted(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from typing_extensions import override
@@ -19,7 +20,7 @@ from tasks.evaluations.protocol import (
     MAX_EVALUATIONS,
     ChangePrompt,
     EvaluationStore,
-    change_all,
+    change_run,
     describe_unknown_evaluation,
 )
 from tasks.shared_sqlite_file import SharedFile
@@ -84,19 +85,33 @@ class SqliteEvaluationStore(EvaluationStore):
             raise NotFoundError(describe_unknown_evaluation(evaluation_id))
 
     @override
-    def change_prompts(self, change: ChangePrompt) -> int:
-        changed = 0
+    def change_prompts(self, change: ChangePrompt, naming: str = "") -> int:
+        with self._file.reading() as connection:
+            ids = connection.execute("SELECT id FROM evaluations").fetchall()
+        return sum(
+            change_run(
+                partial(self._read_prompts, evaluation_id),
+                partial(self._replace_prompts, evaluation_id),
+                change,
+                naming,
+            )
+            for (evaluation_id,) in ids
+        )
+
+    def _read_prompts(self, evaluation_id: str) -> bytes | None:
+        with self._file.reading() as connection:
+            row = connection.execute(
+                "SELECT prompts FROM evaluations WHERE id = ?", (evaluation_id,)
+            ).fetchone()
+        return bytes(row[0]) if row else None
+
+    def _replace_prompts(self, evaluation_id: str, before: bytes, after: bytes) -> bool:
         with self._file.transaction(durable=True) as connection:
-            rows = connection.execute("SELECT id, prompts FROM evaluations").fetchall()
-            for evaluation_id, data in rows:
-                prompts, count = change_all(load_prompts(data), change)
-                if count:
-                    connection.execute(
-                        "UPDATE evaluations SET prompts = ? WHERE id = ?",
-                        (dump_prompts(prompts), evaluation_id),
-                    )
-                changed += count
-        return changed
+            changed = connection.execute(
+                "UPDATE evaluations SET prompts = ? WHERE id = ? AND prompts = ?",
+                (after, evaluation_id, before),
+            )
+        return bool(changed.rowcount)
 
     @override
     def overwrite_deleted(self) -> None:

@@ -151,7 +151,7 @@ class QueryContext:
             degradations,
             timings or StageTimings(),
             ModelCalls(services.settings.language_model.query_milliseconds / 1000),
-            load_session(services, asker, request, query_id, degradations).restrict_to(visible),
+            load_session(services, asker, request, query_id, degradations, visible),
             asker.owner,
             visible,
             RankRecorder(request.explain_skills),

@@ -117,6 +117,21 @@ def test_forgotten_prompts_are_those_of_answers(store: EvaluationStore) -> None:
     assert store.get("a").summary == run("a").summary
 
 
+def test_runs_that_do_not_name_a_forgotten_query_are_not_read(store: EvaluationStore) -> None:
+    name = 'two“"\\'
+    store.add(run("a"))
+    store.add(Evaluation(run("b").summary, (prompt("one"), prompt(name, "ann"))))
+    read: list[str] = []
+
+    def is_forgotten(one: EvaluatedPrompt) -> bool:
+        read.append(one.prompt_id)
+        return one.prompt_id == name
+
+    assert forget_prompts(store, is_forgotten, name) == 1
+    assert read == [name]
+    assert [one.prompt_id for one in store.get("b").prompts] == ["one"]
+
+
 def test_changes_by_two_processes_are_both_kept(reopen: Reopen) -> None:
     store, other = reopen(), reopen()
     store.add(run("a"))

@@ -168,6 +168,14 @@ def open_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeSto
     return outcomes
 
 
+def open_library_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeStore:
+    """Open the outcomes of an existing library as `open_outcomes` does; raises UsageError if there
+    is none in the home."""
+    if not settings.distributed:
+        require_library(settings.home)
+    return open_outcomes(settings, stack)
+
+
 def open_history(settings: Settings, stack: contextlib.ExitStack) -> RevisionHistory:
     """Open the superseded revisions of skills, closed with the stack; they stay readable when the
     settings keep no more."""

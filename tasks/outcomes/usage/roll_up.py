@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from config.errors import TransientError
+from config.settings import Settings
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, Outcome, to_day
+from tasks.evaluations.open import open_evaluations
+from tasks.evaluations.protocol import forget_prompts
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.usage.codec import dump_usage, load_usage
 from tasks.outcomes.usage.model import Usage, UsageCollector, merge_usage
@@ -41,8 +45,8 @@ def needs_roll_up(services: Services) -> bool:
 
 
 def roll_up(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
-    """Count the usage of all changed days, then prune and merge days older than `learning.days`;
-    one process at a time.
+    """Count the usage of all changed days, then prune and merge days older than `learning.days`,
+    and delete the texts of their queries from kept evaluations; one process at a time.
 
     Takes no ids. Each day is counted as a whole from its rows, so that duplicates, their order and
     a kill at any moment change nothing. Raises TransientError when the time is over or the process
@@ -65,7 +69,16 @@ def roll_up(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> 
         report["pruned_queries"] = outcomes.prune_days(kept_from)
         if services.coordinator.claim_if_due(_MERGE, SECONDS_PER_DAY):
             report["merged_months"] = merge_months(outcomes, kept_from)
+            report["forgotten_prompts"] = _forget_evaluated(services.settings, kept_from)
         return report
+
+
+def _forget_evaluated(settings: Settings, kept_from: int) -> int:
+    """Delete the prompts that were asked before the day `kept_from` from the kept runs of `eval`;
+    returns how many."""
+    with ExitStack() as stack:
+        evaluations = open_evaluations(settings, stack)
+        return forget_prompts(evaluations, lambda one: to_day(one.asked) < kept_from)
 
 
 def roll_up_days(outcomes: OutcomeStore, pause: Callable[[], None]) -> int:

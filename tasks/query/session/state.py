@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from config.errors import TransientError, UsageError
 from config.learning_settings import SessionSettings
@@ -55,16 +55,6 @@ class SessionState:
     in_use: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
 
-    def restrict_to(self, visible: frozenset[str] | None) -> SessionState:
-        """Return the state without skills in use that the agent may not see any more.
-
-        visible: sources, None for all.
-        """
-        if visible is None:
-            return self
-        seen = tuple(one for one in self.in_use if get_source_id(one) in visible)
-        return replace(self, in_use=seen)
-
 
 NO_SESSION = SessionState()
 
@@ -84,12 +74,13 @@ def load_session(
     request: QueryAsked,
     query_id: str,
     degradations: Degradations,
+    visible: frozenset[str] | None = None,
 ) -> SessionState:
     """Return the state of the session of a query, an empty one without a session.
 
-    If the store does not answer, the query is answered without a session, which is recorded as a
-    degradation. A query without a task of its own needs the session's task: it raises
-    TransientError then, and UsageError if the session has no task.
+    visible: as in `build_state`. If the store does not answer, the query is answered without a
+    session, which is recorded as a degradation. A query without a task of its own needs the
+    session's task: it raises TransientError then, and UsageError if the session has no task.
     """
     if not request.session:
         return NO_SESSION
@@ -105,7 +96,7 @@ def load_session(
             raise
         degradations.add(_UNREADABLE, error)
         return NO_SESSION
-    state = build_state(recent, outcomes, resend=request.resend)
+    state = build_state(recent, outcomes, resend=request.resend, visible=visible)
     if not request.task.strip() and not state.task:
         raise UsageError(f"session {request.session!r} has no earlier query; give the task as well")
     return state
@@ -134,11 +125,18 @@ def build_state(
     outcomes: Mapping[str, Sequence[Outcome]],
     *,
     resend: bool = False,
+    visible: frozenset[str] | None = None,
 ) -> SessionState:
     """Return the state after these answered queries, oldest first.
 
-    outcomes: by query. resend: the agent has lost everything that was sent so far.
+    outcomes: by query. resend: the agent has lost everything that was sent so far. visible: sources
+    whose skills the agent may see now, None for all; other skills are not in use, nor named in the
+    reason of a refusal.
     """
+
+    def is_visible(skill_id: str) -> bool:
+        return visible is None or get_source_id(skill_id) in visible
+
     sent: dict[RevisionKey, SentSkill] = {}
     in_use: dict[str, None] = {}
     for answer in answers:
@@ -153,26 +151,25 @@ def build_state(
             sent[key] = SentSkill(lines, before.tokens + skill.tokens)
             in_use.pop(skill.skill_id, None)
             in_use[skill.skill_id] = None
-    refused = _list_refused(one for answer in answers for one in outcomes.get(answer.query_id, ()))
+    reported = [one for answer in answers for one in outcomes.get(answer.query_id, ())]
+    last = {one.skill_id: one for one in sorted(reported, key=lambda one: one.order)}
+    refused = {
+        skill_id: _describe_refusal(one, names_other=is_visible(one.other))
+        for skill_id, one in last.items()
+        if one.kind in _REFUSALS
+    }
     return SessionState(
         len(answers),
         next((answer.task for answer in reversed(answers) if answer.task.strip()), ""),
         {} if resend else sent,
-        tuple(skill_id for skill_id in reversed(in_use) if skill_id not in refused),
+        tuple(one for one in reversed(in_use) if one not in refused and is_visible(one)),
         refused,
     )
 
 
-def _list_refused(outcomes: Iterable[Outcome]) -> dict[str, str]:
-    """Return the skills whose last outcome says that they did not serve, with the reason."""
-    last: dict[str, Outcome] = {}
-    for outcome in sorted(outcomes, key=lambda one: (one.reported, one.key)):
-        if outcome.skill_id:
-            last[outcome.skill_id] = outcome
-    refused = {}
-    for skill_id, outcome in last.items():
-        if outcome.kind in _REFUSALS:
-            detail = f" by {outcome.other}" if outcome.kind is OutcomeKind.SUPERSEDED else ""
-            reason = f" ({outcome.reason})" if outcome.reason else ""
-            refused[skill_id] = _REFUSALS[outcome.kind] + detail + reason
-    return refused
+def _describe_refusal(outcome: Outcome, *, names_other: bool) -> str:
+    """Return the reason of an outcome that says that a skill did not serve."""
+    is_superseded = outcome.kind is OutcomeKind.SUPERSEDED
+    detail = f" by {outcome.other}" if is_superseded and names_other else ""
+    reason = f" ({outcome.reason})" if outcome.reason else ""
+    return _REFUSALS[outcome.kind] + detail + reason

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +21,8 @@ from config.errors import TransientError
 from config.settings import Settings
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, AnsweredSkill, to_day
 from tasks.coordination.local import LocalCoordinator
+from tasks.evaluations.model import EvaluatedPrompt, Evaluation, EvaluationSummary
+from tasks.evaluations.open import open_evaluations
 from tasks.outcomes.protocol import TaskVectors, quantise_vector
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.outcomes.usage.roll_up import LOCK, needs_roll_up, roll_up
@@ -45,26 +49,34 @@ def ask(query_id: str, days_ago: float = 0.0, task: str = "", owner: str = "") -
 # -- the task
 
 
-def make_services(store: SqliteOutcomeStore, **learning: Any) -> Any:
-    return SimpleNamespace(
-        outcomes=store,
-        coordinator=LocalCoordinator(),
-        settings=Settings.model_validate({"learning": learning}),
-        stopping=threading.Event(),
-    )
+@pytest.fixture
+def make_services(store: SqliteOutcomeStore, tmp_path: Path) -> Callable[..., Any]:
+    """Returns a function that makes the services of a new process."""
+
+    def make(**learning: Any) -> Any:
+        return SimpleNamespace(
+            outcomes=store,
+            coordinator=LocalCoordinator(),
+            settings=Settings.model_validate({"learning": learning, "home": tmp_path}),
+            stopping=threading.Event(),
+        )
+
+    return make
 
 
 def run(services: Any) -> dict[str, object]:
     return roll_up(services, Deadline(ROLL_UP.time_limit))
 
 
-def test_the_task_is_due_at_intervals(store: SqliteOutcomeStore) -> None:
-    services = make_services(store, roll_up_seconds=1_000)
+def test_the_task_is_due_at_intervals(
+    store: SqliteOutcomeStore, make_services: Callable[..., Any]
+) -> None:
+    services = make_services(roll_up_seconds=1_000)
     assert needs_roll_up(services)  # of a new process, to prune
     assert not needs_roll_up(services)
     store.add_answers([ask("q1")])
     assert not needs_roll_up(services)
-    services = make_services(store, roll_up_seconds=1e-9)
+    services = make_services(roll_up_seconds=1e-9)
     assert needs_roll_up(services)
     assert needs_roll_up(services)
     run(services)
@@ -72,9 +84,11 @@ def test_the_task_is_due_at_intervals(store: SqliteOutcomeStore) -> None:
     assert not needs_roll_up(services)
 
 
-def test_old_queries_are_pruned_once_they_are_counted(store: SqliteOutcomeStore) -> None:
+def test_old_queries_are_pruned_once_they_are_counted(
+    store: SqliteOutcomeStore, make_services: Callable[..., Any]
+) -> None:
     store.add_answers([ask("old", 70), ask("older", 75), ask("new", 3)])
-    services = make_services(store, days=60)
+    services = make_services(days=60)
     report = run(services)
     assert (report["days"], report["pruned_queries"]) == (3, 2)
     assert list(store.get_answers(["old", "older", "new"])) == ["new"]
@@ -84,8 +98,27 @@ def test_old_queries_are_pruned_once_they_are_counted(store: SqliteOutcomeStore)
     assert sum(one.groups["", ""].totals["queries"] for one in window.days) == 3
 
 
-def test_one_process_rolls_up_at_a_time(store: SqliteOutcomeStore) -> None:
-    services = make_services(store)
+def test_kept_evaluations_lose_the_texts_of_old_queries(make_services: Callable[..., Any]) -> None:
+    services = make_services(days=60)
+    asked = {"old": 70.0, "new": 3.0}
+    prompts = [
+        EvaluatedPrompt(name, name, (), (), (), {}, owner="", asked=ask(name, days).answered)
+        for name, days in asked.items()
+    ]
+    prompts.append(EvaluatedPrompt("of a file", "x", (), (), (), {}))
+    summary = EvaluationSummary("run", "outcomes", "labelled prompts", 1.0, "0", 3, len(prompts))
+    with ExitStack() as stack:
+        evaluations = open_evaluations(services.settings, stack)
+        evaluations.add(Evaluation(summary, tuple(prompts)))
+        assert run(services)["forgotten_prompts"] == 1
+        kept = [one.prompt_id for one in evaluations.get("run").prompts]
+    assert kept == ["new", "of a file"]
+
+
+def test_one_process_rolls_up_at_a_time(
+    store: SqliteOutcomeStore, make_services: Callable[..., Any]
+) -> None:
+    services = make_services()
     store.add_answers([ask("q1")])
     with services.coordinator.try_lock(LOCK):
         assert "skipped" in run(services)
@@ -93,10 +126,10 @@ def test_one_process_rolls_up_at_a_time(store: SqliteOutcomeStore) -> None:
 
 
 def test_a_task_that_takes_too_long_keeps_the_days_that_are_done(
-    store: SqliteOutcomeStore, monkeypatch: pytest.MonkeyPatch
+    store: SqliteOutcomeStore, make_services: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.add_answers([ask("q1", 2), ask("q2", 1)])
-    services = make_services(store)
+    services = make_services()
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     deadline = Deadline(10)
@@ -114,9 +147,11 @@ def test_a_task_that_takes_too_long_keeps_the_days_that_are_done(
     assert len(store.list_changed_days()) == 1
 
 
-def test_a_process_that_stops_leaves_the_rest(store: SqliteOutcomeStore) -> None:
+def test_a_process_that_stops_leaves_the_rest(
+    store: SqliteOutcomeStore, make_services: Callable[..., Any]
+) -> None:
     store.add_answers([ask("q1", 2), ask("q2", 1)])
-    services = make_services(store)
+    services = make_services()
     services.stopping.set()
     with pytest.raises(TransientError, match="stopping"):
         run(services)
@@ -212,8 +247,10 @@ def test_vectors_of_the_default_encoder_count(store: SqliteOutcomeStore) -> None
     assert len(find(store, model="another").groups) == 2
 
 
-def test_texts_of_forgotten_queries_are_gone(store: SqliteOutcomeStore) -> None:
-    services = make_services(store, days=10)
+def test_texts_of_forgotten_queries_are_gone(
+    store: SqliteOutcomeStore, make_services: Callable[..., Any]
+) -> None:
+    services = make_services(days=10)
     store.add_answers([ask("old", 20, ALIKE[0]), ask("new", 1, ALIKE[1])])
     run(services)
     found = find(store)

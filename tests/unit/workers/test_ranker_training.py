@@ -10,7 +10,13 @@ import pytest
 from config.errors import MisconfiguredError, UsageError
 from search.scoring.ranker_factors import PARTS, dump_factors, load_factors, read_factors
 from workers.cli.training.ranker import _report
-from workers.training.ranker_training import RankedPrompt, fit_factors, measure, train_ranker
+from workers.training.ranker_training import (
+    RankedPrompt,
+    RankerTraining,
+    fit_factors,
+    measure,
+    train_ranker,
+)
 
 TEXT, DESCRIPTION = PARTS.index("bm25f"), PARTS.index("description")
 
@@ -34,8 +40,18 @@ def prompts(informative: bool, count: int = 60) -> list[RankedPrompt]:
     return made
 
 
-def test_a_part_that_tells_right_from_wrong_counts_more() -> None:
-    trained = train_ranker(prompts(informative=True))
+@pytest.fixture(scope="module")
+def weighted() -> list[RankedPrompt]:
+    """Informative prompts of weights 1 to 3."""
+    return [replace(one, weight=1.0 + place % 3) for place, one in enumerate(prompts(True))]
+
+
+@pytest.fixture(scope="module")
+def trained(weighted: list[RankedPrompt]) -> RankerTraining:
+    return train_ranker(weighted)
+
+
+def test_a_part_that_tells_right_from_wrong_counts_more(trained: RankerTraining) -> None:
     assert trained.wins
     assert trained.factors["description"] > 2 * trained.factors["bm25f"]
     assert min(trained.factors.values()) >= 0
@@ -100,9 +116,9 @@ def test_a_missing_file_of_factors_is_named(tmp_path: Path) -> None:
         load_factors("~no-such-user/none.json")
 
 
-def test_means_of_the_report_count_prompts_by_their_weight() -> None:
-    found = [replace(one, weight=1.0 + place % 3) for place, one in enumerate(prompts(True))]
-    trained = train_ranker(found)
-    left_out = _report(trained, 70, [one.weight for one in found])["left_out"]
+def test_means_of_the_report_count_prompts_by_their_weight(
+    weighted: list[RankedPrompt], trained: RankerTraining
+) -> None:
+    left_out = _report(trained, 70, [one.weight for one in weighted])["left_out"]
     gain = left_out["learnt"]["mrr"] - left_out["shipped"]["mrr"]
     assert gain == pytest.approx(left_out["mrr_gain"], abs=2e-4)

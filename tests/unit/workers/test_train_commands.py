@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from config.errors import PermanentError, UsageError
 from config.settings import EncoderSettings, Settings
+from search.models import installed
 from search.models.identity import (
     PACKAGED_ADAPTER,
     PLAIN_MODEL,
@@ -25,10 +27,15 @@ from tests.support.samples.roles import write_labelled
 from workers.cli.program import cli
 from workers.cli.training.encoder import _choose as _choose_encoder
 from workers.cli.training.encoder import encoder
-from workers.cli.training.model_training import identify_feedback, prepare_folder
+from workers.cli.training.model_training import (
+    identify_feedback,
+    prepare_folder,
+    resume_or_build,
+)
 from workers.cli.training.reranker import _choose, _load_or_build, reranker
 from workers.training.reranker_training import TRAINING_SET_FILE
-from workers.training.training_set import TrainingSet, dump
+from workers.training.trainer import CHECKPOINT
+from workers.training.training_set import TrainingOptions, TrainingSet, dump, load
 
 
 def test_a_training_on_outcomes_is_resumed_whatever_was_reported_since(tmp_path: Path) -> None:
@@ -111,6 +118,9 @@ def test_predictions_do_not_replace_weights_or_card(name: str, tmp_path: Path) -
         ("reranker --out {out} --feedback {rows}", "missing gt_skill_ids"),
         ("reranker --out {skills}", "other files"),
         ("reranker --out {labels}", "is a file"),
+        ("reranker --out {out} --outcomes", "no library in"),
+        ("ranker --outcomes", "no library in"),
+        ("ranker {rows}", "missing gt_skill_ids"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -126,10 +136,35 @@ def test_what_is_wrong_is_said(
     assert isinstance(result.exception, UsageError) or result.exit_code == 2
 
 
-def test_a_fresh_training_deletes_an_adapter(tmp_path: Path) -> None:
+def test_a_missing_package_is_named_before_the_prompts_are_ranked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLBUS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(installed, "find_spec", lambda package: None)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"instruction": "x", "gt_skill_ids": ["a:b"]}\n', encoding="utf-8")
+    result = CliRunner().invoke(cli, ["train", "ranker", str(rows)])
+    assert "training a ranking needs scipy" in str(result.exception)
+
+
+def test_a_fresh_training_replaces_a_model_only_once_its_data_are_there(tmp_path: Path) -> None:
     out = Path(write_adapter(tmp_path / "model", PLAIN_MODEL))
-    prepare_folder(out, True, "set.json", "encoder", SMALL_MODEL)
-    assert not list(out.iterdir())
+    path, made = out / TRAINING_SET_FILE, TrainingSet(TrainingOptions("base", ("en",)))
+    before = {one.name: one.read_bytes() for one in out.iterdir()}
+
+    def run(build: Callable[[], TrainingSet]) -> TrainingSet:
+        prepare_folder(out, True, path.name, "reranker", SMALL_MODEL)
+        return resume_or_build(path, made.options, load, dump, build, fresh=True)
+
+    def fail() -> TrainingSet:
+        raise UsageError("too few skills")
+
+    with pytest.raises(UsageError, match="too few skills"):
+        run(fail)
+    assert {one.name: one.read_bytes() for one in out.iterdir()} == before
+    (out / CHECKPOINT).touch()
+    assert run(lambda: made) == made
+    assert [one.name for one in out.iterdir()] == [path.name]
 
 
 def test_the_folder_of_the_base_is_found_from_other_folders(

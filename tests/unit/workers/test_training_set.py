@@ -181,11 +181,9 @@ def test_the_same_category_is_drawn_from() -> None:
         replace(parsed, record=replace(parsed.record, domain_tags=("clay",)))
         for parsed in (KILN, *others(1))
     ]
-    drawn = [
-        miner(*tagged, *others(60)).mine_negatives("crafts:0", ["crafts:0"], [], str(seed))
-        for seed in range(8)
-    ]
-    assert all("crafts:1" in ids for ids in drawn)
+    made = miner(*tagged, *others(60))
+    for seed in range(8):
+        assert "crafts:1" in made.mine_negatives("crafts:0", ["crafts:0"], [], str(seed))
 
 
 def test_lexical_negatives_come_from_behind_the_first_of_the_ranking() -> None:

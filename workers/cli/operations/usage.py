@@ -123,20 +123,18 @@ def _open_reader(settings: Settings, stack: ExitStack, days: int) -> UsageReader
     """Open the stores for reading. Large days of an embedded library are rolled up now, unless a
     `serve` does it."""
     from workers.backend.factory import find_serve, open_skill_reader
-    from workers.backend.stores import open_outcomes, require_library
+    from workers.backend.stores import open_library_outcomes
     from workers.library.usage.reader import UsageReader
 
-    if not settings.distributed:
-        require_library(settings.home)
-    outcomes = open_outcomes(settings, stack)
+    outcomes = open_library_outcomes(settings, stack)
     skills = stack.enter_context(closing(open_skill_reader(settings)))
     reader = UsageReader(settings, outcomes, skills)
     if not settings.distributed and reader.read_window(days).behind:
         serve = find_serve(settings)
         if serve is None:
             _roll_up(outcomes)
-        else:
-            serve.close()
+            return UsageReader(settings, outcomes, skills)
+        serve.close()
     return reader
 
 

@@ -38,12 +38,10 @@ def outcomes() -> None:
 
 @contextmanager
 def _open_store(settings: Settings) -> Iterator[OutcomeStore]:
-    from workers.backend.stores import open_outcomes, require_library  # slow to import
+    from workers.backend.stores import open_library_outcomes  # slow to import
 
-    if not settings.distributed:
-        require_library(settings.home)
     with ExitStack() as stack:
-        yield open_outcomes(settings, stack)
+        yield open_library_outcomes(settings, stack)
 
 
 @outcomes.command("export")
@@ -84,18 +82,21 @@ def owners(ctx: click.Context, as_json: bool) -> None:
         click.echo("no outcomes")
 
 
-def _forget_evaluated(settings: Settings, is_forgotten: Callable[[EvaluatedPrompt], bool]) -> None:
-    """Delete the library's own prompts from the kept runs of `eval`."""
+def _forget_evaluated(
+    settings: Settings, is_forgotten: Callable[[EvaluatedPrompt], bool], naming: str
+) -> None:
+    """Delete the library's own prompts from the kept runs of `eval`; naming: see
+    `forget_prompts`."""
     from tasks.evaluations.open import open_evaluations
 
     with ExitStack() as stack:
-        forget_prompts(open_evaluations(settings, stack), is_forgotten)
+        forget_prompts(open_evaluations(settings, stack), is_forgotten, naming)
 
 
 def _link_without(settings: Settings) -> None:
     """Make links without the deleted outcomes now, unless another process writes to the library and
     makes them itself."""
-    if settings.distributed or not (settings.home / "graph.db").exists():
+    if settings.distributed:
         return
     with (
         contextlib.suppress(UsageError),
@@ -159,6 +160,7 @@ def forget(
             or (owner is not None and one.owner == owner)
             or (older_than is not None and one.asked < before)
         ),
+        query_id or owner or "",
     )
     if not is_known:
         raise NotFoundError(

@@ -139,7 +139,8 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTra
         with open_library(settings, wait=True) as services, progress_bar("mining") as step:
             return build_encoder_training_set(services, chosen, tasks, step)
 
-    return resume_or_build(options["out"] / PAIRS_FILE, chosen, load, dump, build)
+    path = options["out"] / PAIRS_FILE
+    return resume_or_build(path, chosen, load, dump, build, fresh=options["fresh"])
 
 
 def _choose(settings: Settings, options: Mapping[str, Any], feedback: str) -> EncoderOptions:

@@ -113,15 +113,13 @@ def _add_options(
 
 
 def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str, base: str) -> None:
-    """Create the folder; raise UsageError if it holds a finished model or other files, or a part of
-    the model to start from.
+    """Create the folder; raise UsageError if it holds other files, a part of the model to start
+    from, or a finished model.
 
-    set_file: the name of the training set of an unfinished training. fresh: whether the files of an
-    earlier training are deleted. base: the model to start from.
+    set_file: the name of the training set of an unfinished training. fresh: whether a finished
+    model is replaced. base: the model to start from.
     """
     from search.models.identity import TRAINING_FILE, adapter_files, base_model
-    from search.models.low_rank import ADAPTER_FILE
-    from workers.training.trainer import CHECKPOINT
 
     parts = [Path(base_model(base)), *(path.parent for path in adapter_files(base))]
     if out.resolve() in [part.resolve() for part in parts]:
@@ -136,11 +134,7 @@ def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str, base: str) 
     names = {path.name for path in out.iterdir()}
     if names and not names & {set_file, TRAINING_FILE}:
         raise UsageError(f"{out} holds other files; name a new or an empty folder with --out")
-    if fresh:
-        # An adapter that is left would be loaded instead of weights that are trained now.
-        for name in (TRAINING_FILE, CHECKPOINT, set_file, ADAPTER_FILE):
-            (out / name).unlink(missing_ok=True)
-    elif TRAINING_FILE in names and set_file not in names:
+    if TRAINING_FILE in names and set_file not in names and not fresh:
         raise UsageError(f"{out} already holds a trained {kind}; use --fresh to retrain")
 
 
@@ -165,17 +159,33 @@ def resume_or_build(
     load: Callable[[Path], SetT],
     dump: Callable[[SetT], bytes],
     build: Callable[[], SetT],
+    *,
+    fresh: bool,
 ) -> SetT:
     """Load the training set of an interrupted training, or build a new one and save it at `path`.
 
-    Raises UsageError if a training is resumed with other options.
+    fresh: build a new one in any case. An earlier model in the folder is deleted only after that,
+    so that it outlives missing data. Raises UsageError if a training is resumed with other options.
     """
+    from search.models.identity import TRAINING_FILE
+    from search.models.low_rank import ADAPTER_FILE
     from workers.library.user_files import write_atomically
+    from workers.training.trainer import CHECKPOINT
 
-    if not path.exists():
+    if fresh or not path.exists():
         training_set = build()
+        (path.parent / CHECKPOINT).unlink(missing_ok=True)  # it belongs to the earlier set
         write_atomically(path, dump(training_set))
-        return training_set
+    else:
+        training_set = _load_interrupted(path, options, load)
+    # An adapter that is left would be loaded instead of weights that are trained now.
+    for name in (TRAINING_FILE, ADAPTER_FILE):
+        (path.parent / name).unlink(missing_ok=True)
+    return training_set
+
+
+def _load_interrupted(path: Path, options: DataclassInstance, load: Callable[[Path], SetT]) -> SetT:
+    """Load a training set; raise UsageError if it was built with other options."""
     training_set, folder = load(path), path.parent
     before, now = asdict(training_set.options), asdict(options)
     changed = sorted(name for name in before if before[name] != now[name])
@@ -240,11 +250,11 @@ def read_feedback(settings: Settings, path: Path | None, outcomes: bool) -> list
 def read_reported(settings: Settings) -> list[dict[str, Any]]:
     """Return labelled tasks from reported outcomes; raises UsageError if no skill helped."""
     from skills.outcomes.weights import TRUSTED_OWNERS
-    from workers.backend.stores import open_outcomes
+    from workers.backend.stores import open_library_outcomes
     from workers.training.outcome_labels import read_outcome_labels
 
     with ExitStack() as stack:
-        store = open_outcomes(settings, stack)
+        store = open_library_outcomes(settings, stack)
         trusted = TRUSTED_OWNERS.union(settings.learning.trusted_owners)
         found = read_outcome_labels(store, trusted)
     if not found.rows:

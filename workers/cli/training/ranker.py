@@ -42,6 +42,7 @@ def ranker(
     Example:
       skillbus train ranker my-prompts.jsonl --out ranker.json
     """
+    from search.models.installed import check_installed
     from search.scoring.ranker_factors import dump_factors
     from workers.cli.evaluation.options import open_library
     from workers.evaluation.predictions import right_skills
@@ -50,6 +51,7 @@ def ranker(
 
     if out is not None and (out.suffix != ".json" or not out.absolute().parent.is_dir()):
         raise UsageError(f"{out}: --out must be a .json file in an existing folder")
+    check_installed("scipy", purpose="training a ranking")  # ranking the prompts takes long
     settings = read_settings(ctx)
     rows = _read_rows(settings, prompts, outcomes)
     shipped = settings.model_copy(
@@ -84,8 +86,8 @@ def _read_rows(settings: Settings, prompts: Path | None, outcomes: bool) -> list
 
     if prompts is None and not outcomes:
         raise UsageError("give PROMPTS, or --outcomes")
-    rows = [] if prompts is None else read_jsonl(prompts, ("instruction",))
-    found = [row for row in rows if row.get("gt_skill_ids") and row.get("weight", 1)]
+    rows = [] if prompts is None else read_jsonl(prompts, ("instruction", "gt_skill_ids"))
+    found = [row for row in rows if row["gt_skill_ids"] and row.get("weight", 1)]
     return found + (read_reported(settings) if outcomes else [])
 
 

@@ -125,7 +125,8 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSe
         ):
             return build_training_set(services, chosen, tasks, step)
 
-    return resume_or_build(options["out"] / TRAINING_SET_FILE, chosen, load, dump, build)
+    path = options["out"] / TRAINING_SET_FILE
+    return resume_or_build(path, chosen, load, dump, build, fresh=options["fresh"])
 
 
 def _choose(settings: Settings, options: Mapping[str, Any], feedback: str) -> TrainingOptions:

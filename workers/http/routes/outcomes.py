@@ -11,7 +11,7 @@ from config.errors import NotFoundError
 from skills.events import MAX_OUTCOMES, OutcomesReported, SkillOutcome
 from skills.outcomes.codec import outcome_to_dict
 from skills.outcomes.model import TaskResult
-from tasks.evaluations.protocol import forget_prompts
+from tasks.evaluations.protocol import forget_labelled
 from tasks.outcomes.protocol import describe_unknown_queries
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller
@@ -86,7 +86,7 @@ def forget_outcomes(backend: StoreBackend, caller: Caller, query_id: str) -> int
     """
     list_stored_outcomes(backend, caller, query_id)
     deleted = backend.outcome_store().forget_outcomes(query_id)
-    forget_prompts(backend.evaluation_store(), lambda one: one.prompt_id == query_id)
+    forget_labelled(backend.evaluation_store(), query_id)
     return deleted
 
 

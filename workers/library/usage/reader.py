@@ -45,11 +45,14 @@ class UsageReader:
         self._settings = settings
         self._outcomes = outcomes
         self._skills = skills
+        self._windows: dict[int, UsageWindow] = {}
 
     def read_window(self, days: int) -> UsageWindow:
-        """Return the usage of the last `days` days."""
-        today = to_day(time.time())
-        return read_usage(self._outcomes, today - days + 1, today)
+        """Return the usage of the last `days` days, as of the first call."""
+        if days not in self._windows:
+            today = to_day(time.time())
+            self._windows[days] = read_usage(self._outcomes, today - days + 1, today)
+        return self._windows[days]
 
     def summarise(self, days: int, selection: UsageFilter) -> dict[str, Any]:
         """Return sums in total, by day, skill, source and owner."""

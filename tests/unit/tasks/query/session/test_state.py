@@ -136,6 +136,23 @@ def test_the_last_word_counts() -> None:
     assert build_state(answers, {"q1": [failed]}).refused
 
 
+def test_the_last_word_of_one_report_is_the_one_with_the_greatest_number() -> None:
+    kinds = {2: OutcomeKind.HELPED, 10: OutcomeKind.FAILED}
+    outcomes = [
+        Outcome(f"event-{number}", "q1", "a:x", kind, Reporter.AGENT, "", 1.0)
+        for number, kind in kinds.items()
+    ]
+    assert build_state([answer(1, sent("a:x", (1, 3)))], {"q1": outcomes}).refused
+
+
+def test_a_skill_that_the_agent_may_not_see_is_neither_in_use_nor_named() -> None:
+    answers = [answer(1, sent("a:x", (1, 3)), sent("b:z", (1, 1)), sent("a:y", (1, 1)))]
+    reported = {"q1": [outcome(1, "a:x", OutcomeKind.SUPERSEDED, other="b:z")]}
+    state = build_state(answers, reported, visible=frozenset({"a"}))
+    assert state.in_use == ("a:y",)
+    assert state.refused == {"a:x": "it was superseded in this session"}
+
+
 @given(st.lists(st.floats(0, 100), max_size=12), st.floats(0, 40))
 def test_a_session_ends_by_age(gaps: list[float], last: float) -> None:
     settings = SessionSettings(hours=12)
