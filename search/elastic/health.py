@@ -136,10 +136,11 @@ def _read_set_health(
         )
     names = [live.index_name(kind) for kind in INDEX_KINDS]
     with connection.translate_errors() as client:
-        status = str(client.cluster.health(index=names, level="cluster")["status"])
+        # First, since the health of a missing index is waited for.
         stats = client.indices.stats(
             index=names, metric=["docs", "store"], filter_path=["indices.*.primaries"]
         )["indices"]
+        status = str(client.cluster.health(index=names, level="cluster")["status"])
         blocks = client.indices.get_settings(index=names, flat_settings=True)
     if status == "red":
         problems.append(f"{connection.address}: data of {live.name} is missing (status red)")
