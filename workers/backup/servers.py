@@ -79,7 +79,7 @@ def back_up_servers(settings: Settings, folder: Path, progress: ReportProgress) 
     """
     with ExitStack() as stack:
         stores = ServerStores(settings, stack, writable=False)
-        stores.index.list_keys()  # raises for servers without a library before anything is written
+        stores.index.ensure()  # raises for servers without a library before anything is written
         create_folder(folder)
 
         def hold_revisions() -> None:

@@ -19,7 +19,13 @@ import pytest
 from neo4j import Transaction
 from neo4j.exceptions import ServiceUnavailable
 
-from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
+from config.errors import (
+    MisconfiguredError,
+    PermanentError,
+    SkillbusError,
+    TransientError,
+    UsageError,
+)
 from config.server_settings import ServerSettings
 from config.settings import DiffusionSettings
 from graph.entry_filter import EntryFilter
@@ -384,6 +390,12 @@ def test_an_older_copy_of_the_catalog_is_noticed(graph: Neo4jSkillGraph) -> None
 
 
 # -- names and rows
+def test_a_statement_that_the_server_refuses(graph: Neo4jSkillGraph) -> None:
+    with pytest.raises(PermanentError, match=r"refused a statement .*ArgumentError") as caught:
+        graph.list_entries(EntryFilter(), "", -1)
+    assert "bolt://" not in caught.value.public_message
+
+
 def test_a_name_longer_than_an_index_key(graph: Neo4jSkillGraph) -> None:
     long = "x" * 20_000
     graph.publish([publication("a", 1, says=long), publication("b", 2, mentions=(long,))])
