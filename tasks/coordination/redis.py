@@ -147,7 +147,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         if not running:
             return {}
         # A process sends a heartbeat before it starts a task, so a process without one has died.
-        alive = set(self._alive_processes())
+        alive = self._find_alive({note["worker"] for note in running.values()})
         with self._connected() as client:
             now = client.time()[0]
         stalled = {}
