@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -12,7 +13,6 @@ from config.server_settings import ServerSettings
 from graph.named_statements import load_statements
 from graph.neo4j import migrations
 from graph.neo4j.client import Neo4jClient, Run
-from skills.batches import batches
 
 NODE_KEYS = {
     "Meta": ("key",),
@@ -95,11 +95,19 @@ class CatalogBackup:
         """
         migrations.migrate(self._server)
         schema: list[dict[str, Any]] = []
-        for labels, group in groupby(rows, key=lambda row: row.labels):
-            for batch in batches((row.values for row in group), _BATCH_ROWS):
-                if labels == _META:
-                    schema += [one for one in batch if one["key"] == _SCHEMA]
-                    batch = [one for one in batch if one["key"] != _SCHEMA]
+        for _, group in groupby(rows, key=lambda row: len(row.labels)):  # nodes, then relations
+            # By labels, since the types of successive relations alternate.
+            open_batches: defaultdict[tuple[str, ...], list[Any]] = defaultdict(list)
+            for labels, values in group:
+                if labels == _META and values["key"] == _SCHEMA:
+                    schema.append(values)
+                    continue
+                batch = open_batches[labels]
+                batch.append(values)
+                if len(batch) == _BATCH_ROWS:
+                    self._write_batch(labels, batch)
+                    batch.clear()
+            for labels, batch in open_batches.items():
                 self._write_batch(labels, batch)
         # The schema may be older than that of this version; migrations upgrade the data.
         self._write_batch(_META, schema)
