@@ -124,7 +124,7 @@ class ElasticsearchConnection:
     def incompatible_error(self, error: object) -> MisconfiguredError:
         """Return the error for an answer that another server, or a proxy, must have given."""
         return MisconfiguredError(
-            f"{self.address} does not answer like Elasticsearch 9 ({error}); see "
+            f"{self.address} does not answer like Elasticsearch 9 ({str(error)[:200]}); see "
             "servers.elasticsearch"
         )
 
@@ -157,8 +157,8 @@ class ElasticsearchConnection:
             )
         if "index_closed_exception" in kinds:
             return TransientError(
-                f"{self.address}: the index {cause.get('index')} is closed: open it, or wait until "
-                "its snapshot is restored",
+                f"{self.address}: the index {cause.get('index', '')} is closed: open it, or wait "
+                "until its snapshot is restored",
                 public_message=_PUBLIC_UNREACHABLE,
             )
         if status == 408 or status >= 500 or kinds & _TRANSIENT_TYPES:
