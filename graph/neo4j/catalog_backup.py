@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -12,7 +13,6 @@ from config.server_settings import ServerSettings
 from graph.named_statements import load_statements
 from graph.neo4j import migrations
 from graph.neo4j.client import Neo4jClient, Run
-from skills.batches import batches
 
 NODE_KEYS = {
     "Meta": ("key",),
@@ -64,10 +64,10 @@ class CatalogBackup:
         MisconfiguredError unless the schema is that of this version.
         """
         migrations.check(self._server)
-        self._server.run_transaction(lambda run, _: store(self._rows(run)), _SECONDS)
+        self._server.run_transaction(lambda run, _: store(self._rows(run)), _SECONDS, stream=True)
 
     def _rows(self, run: Run) -> Iterator[Row]:
-        run(self._statements["lock_writers"])
+        list(run(self._statements["lock_writers"]))
         for label in NODE_KEYS:
             for (values,) in run(self._statements["nodes"].replace("$$label", label)):
                 yield Row((label,), values)
@@ -95,12 +95,19 @@ class CatalogBackup:
         """
         migrations.migrate(self._server)
         schema: list[dict[str, Any]] = []
-        for labels, group in groupby(rows, key=lambda row: row.labels):
-            values = [row.values for row in group]
-            if labels == _META:
-                schema = [one for one in values if one["key"] == _SCHEMA]
-                values = [one for one in values if one["key"] != _SCHEMA]
-            for batch in batches(values, _BATCH_ROWS):
+        for _, group in groupby(rows, key=lambda row: len(row.labels)):  # nodes, then relations
+            # By labels, since the types of successive relations alternate.
+            open_batches: defaultdict[tuple[str, ...], list[Any]] = defaultdict(list)
+            for labels, values in group:
+                if labels == _META and values["key"] == _SCHEMA:
+                    schema.append(values)
+                    continue
+                batch = open_batches[labels]
+                batch.append(values)
+                if len(batch) == _BATCH_ROWS:
+                    self._write_batch(labels, batch)
+                    batch.clear()
+            for labels, batch in open_batches.items():
                 self._write_batch(labels, batch)
         # The schema may be older than that of this version; migrations upgrade the data.
         self._write_batch(_META, schema)
@@ -109,7 +116,7 @@ class CatalogBackup:
     def _write_batch(self, labels: tuple[str, ...], batch: Sequence[Any]) -> None:
         if len(labels) == 1 and labels[0] in NODE_KEYS:
             key = ", ".join(f"{name}: row.{name}" for name in NODE_KEYS[labels[0]])
-            self._server.write(self._fill("add_nodes", label=labels[0], key=key), rows=batch)
+            self._write_rows(self._fill("add_nodes", label=labels[0], key=key), batch)
             return
         if len(labels) != 3 or (labels[0], labels[2]) not in _ENDS:
             raise PermanentError(f"the backup of the catalog has unknown rows {labels}")
@@ -119,7 +126,11 @@ class CatalogBackup:
         for owned in (True, False):
             some = [row for row in batch if ("owner" in row[2]) == owned]
             if some:
-                self._server.write(self._relation_statement(labels, owned), rows=some)
+                self._write_rows(self._relation_statement(labels, owned), some)
+
+    def _write_rows(self, statement: str, rows: Sequence[Any]) -> None:
+        """Write rows without the time limit of other calls, at which a restoration would end."""
+        self._server.run_transaction(lambda run, _: run(statement, rows=rows), _SECONDS)
 
     def _relation_statement(self, labels: tuple[str, ...], owned: bool) -> str:
         start, kind, end = labels

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from neo4j import READ_ACCESS, WRITE_ACCESS, Driver, GraphDatabase, Query, Session
+from neo4j import READ_ACCESS, WRITE_ACCESS, Driver, GraphDatabase, Query, Record, Session
 from neo4j.exceptions import (
     AuthConfigurationError,
     AuthError,
@@ -32,7 +32,13 @@ from neo4j.exceptions import (
 from neo4j.exceptions import TransientError as PassingError
 
 from config.backoff import Backoff
-from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
+from config.errors import (
+    MisconfiguredError,
+    PermanentError,
+    SkillbusError,
+    TransientError,
+    UsageError,
+)
 from config.secrets import read_secret, strip_password
 from config.server_settings import ServerSettings
 from config.tracing import span
@@ -99,11 +105,14 @@ class Neo4jClient:
             lambda driver, _: self._run(driver, WRITE_ACCESS, statement, parameters), "write"
         )
 
-    def run_transaction(self, work: Callable[[Run, bool], T], seconds: float | None = None) -> T:
+    def run_transaction(
+        self, work: Callable[[Run, bool], T], seconds: float | None = None, *, stream: bool = False
+    ) -> T:
         """Run `work(run, retried)` as one transaction and return its result.
 
         retried: True if an earlier attempt may have been committed although its answer was lost.
-        seconds: time limit, by default that of a call.
+        seconds: time limit, by default that of a call. stream: `run` returns an iterator of rows,
+        to be read before the next statement, for results that may not fit into memory.
         """
         limit = seconds or self._timeout_seconds
 
@@ -111,8 +120,9 @@ class Neo4jClient:
             with self._session(driver, WRITE_ACCESS) as session:
                 transaction = session.begin_transaction(timeout=limit)
 
-                def run(statement: str, **parameters: object) -> Rows:
-                    return transaction.run(statement, parameters).values()
+                def run(statement: str, **parameters: object) -> Any:
+                    result = transaction.run(statement, parameters)
+                    return map(Record.values, result) if stream else result.values()
 
                 result = work(run, retried)
                 transaction.commit()
@@ -236,7 +246,7 @@ class Neo4jClient:
                 driver.close()
 
     def _translated(self, error: Exception, call: WatchedCall, limit: float) -> SkillbusError:
-        """Return the SkillbusError for an error of the driver; raise an unexpected error again."""
+        """Return the SkillbusError for an error of the driver."""
         name = f"Neo4j at {self._address}"
         if call.expired:
             return TransientError(
@@ -272,7 +282,10 @@ class Neo4jClient:
                 f"{name} could not do it now ({code}): {error.message}",
                 public_message=_PUBLIC_MESSAGE,
             )
-        raise error
+        return PermanentError(
+            f"{name} refused a statement ({code}): {error.message}",
+            public_message="the catalog refused the request",
+        )
 
 
 def _retry_seconds(error: Exception, call: WatchedCall, limit: float) -> float:

@@ -100,7 +100,7 @@ class ElasticsearchConnection:
         try:
             yield client
         except UnsupportedProductError as error:
-            raise self._incompatible_error(error) from error
+            raise self.incompatible_error(error) from error
         except ApiError as error:
             raise self._api_error(error) from error
         except elastic_transport.TlsError as error:
@@ -119,11 +119,12 @@ class ElasticsearchConnection:
                 public_message=_PUBLIC_UNREACHABLE,
             ) from error
         except elastic_transport.TransportError as error:
-            raise self._incompatible_error(error) from error
+            raise self.incompatible_error(error) from error
 
-    def _incompatible_error(self, error: Exception) -> SkillbusError:
+    def incompatible_error(self, error: object) -> MisconfiguredError:
+        """Return the error for an answer that another server, or a proxy, must have given."""
         return MisconfiguredError(
-            f"{self.address} does not answer like Elasticsearch 9 ({error}); see "
+            f"{self.address} does not answer like Elasticsearch 9 ({str(error)[:200]}); see "
             "servers.elasticsearch"
         )
 
@@ -142,7 +143,7 @@ class ElasticsearchConnection:
                 "reindex",
                 public_message=_PUBLIC_BUSY,
             )
-        if status in (401, 403):
+        if status in (401, 403) or "security_exception" in kinds:
             return MisconfiguredError(
                 f"{self.address} refused the credentials ({reason}); see "
                 "servers.elasticsearch_user and servers.elasticsearch_password_file"
@@ -154,26 +155,57 @@ class ElasticsearchConnection:
                 f"{self.address}: {reason}; it was deleted while in use",
                 public_message=_PUBLIC_UNREACHABLE,
             )
+        if "index_closed_exception" in kinds:
+            return TransientError(
+                f"{self.address}: the index {cause.get('index', '')} is closed: open it, or wait "
+                "until its snapshot is restored",
+                public_message=_PUBLIC_UNREACHABLE,
+            )
         if status == 408 or status >= 500 or kinds & _TRANSIENT_TYPES:
             return TransientError(
                 f"{self.address} failed ({status}): {reason}", public_message=_PUBLIC_UNREACHABLE
             )
+        if status == 413:
+            return MisconfiguredError(
+                f"{self.address} refuses a request for its size: raise http.max_content_length of "
+                "Elasticsearch, and the limit of a proxy in front of it"
+            )
+        if not isinstance(cause, dict):
+            return self.incompatible_error(f"{status}: {reason}")
         return PermanentError(
             f"{self.address} refused ({status}, {kind}): {reason}",
             public_message="the search index refused the request",
         )
 
     def mget(self, index: str, ids: Sequence[str], **options: Any) -> list[dict[str, Any]]:
-        """Return the answer of a multi-get for each id, which may be an error.
+        """Return the answer of a multi-get for each id.
 
-        Waits once for the shards of an index that another process is creating.
+        Waits once for the shards of an index that another process is creating. Raises
+        MissingIndexError, or TransientError for a document that cannot be read now: a busy, lost or
+        closed shard is an error of its documents, which has no status.
         """
         with self.translate_errors() as client:
             found = client.mget(index=index, ids=list(ids), **options)["docs"]
             if any(_NO_SHARD in _kinds(one.get("error")) for one in found):
                 client.cluster.health(index=index, wait_for_status="yellow", timeout=_SHARD_WAIT)
                 found = client.mget(index=index, ids=list(ids), **options)["docs"]
+        for one in found:
+            if "error" in one:
+                raise self.to_error(503, one["error"])
         return list(found)
+
+    def create_index(self, name: str, **definition: Any) -> None:
+        """Create an index unless there is one of this name.
+
+        Raises MisconfiguredError if the server refuses it, as with too many shards.
+        """
+        with self.translate_errors() as client:
+            answer = client.options(ignore_status=400).indices.create(index=name, **definition)
+        cause = answer.get("error")
+        if cause and "resource_already_exists_exception" not in _kinds(cause):
+            raise MisconfiguredError(
+                f"{self.address}: the index {name} cannot be created: {_reason(cause)[1]}"
+            )
 
     # -- bulk
 
@@ -335,9 +367,11 @@ def _reason(cause: Any) -> tuple[str, str]:
     inner = cause
     while isinstance(inner.get("caused_by"), dict):
         inner = inner["caused_by"]
+    if inner is cause and cause.get("root_cause"):  # the reason of a search is "all shards failed"
+        inner = cause["root_cause"][0]
     kind = str(cause.get("type", ""))
     reason = str(cause.get("reason", kind))
-    if inner is not cause and inner.get("reason"):
+    if inner.get("reason", reason) != reason:
         reason += f" ({inner['reason']})"
     return kind, reason
 

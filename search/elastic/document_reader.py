@@ -98,23 +98,17 @@ class DocumentReader:
         )
         found = []
         for key, one in zip(keys, documents, strict=True):
-            if "error" in one:
-                raise self._connection.to_error(404, one["error"])
             if "_source" in one:
                 found.append((key, one["_source"]))
         return found
 
     def existing_keys(self, index: str, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
         """Return the keys that have a document; sees unrefreshed writes."""
-        found = set()
+        found: set[RevisionKey] = set()
         for part in batches(keys, READ_BATCH):
             ids = [document_id(key) for key in part]
             documents = self._connection.mget(index, ids, source=False)
-            for key, one in zip(part, documents, strict=True):
-                if "error" in one:
-                    raise self._connection.to_error(404, one["error"])
-                if one["found"]:
-                    found.add(key)
+            found |= {key for key, one in zip(part, documents, strict=True) if one["found"]}
         return found
 
     def count(self, index: str) -> int:
@@ -126,14 +120,7 @@ class DocumentReader:
         """Refresh an index and return its highest seq; 0 if it is empty."""
         with self._connection.translate_errors() as client:
             client.indices.refresh(index=index)
-            answer = client.search(
-                index=index,
-                size=0,
-                allow_partial_search_results=False,
-                aggs={"newest": {"max": {"field": "seq"}}},
-                filter_path=["aggregations.newest.value"],
-            )
-        return int(answer["aggregations"]["newest"]["value"] or 0)
+        return find_max(self._connection, index, "seq")
 
     def iterate_keys(self, index: str) -> Iterator[RevisionKey]:
         """Yield every key of an index, as of its last refresh, over a point in time."""
@@ -163,3 +150,16 @@ class DocumentReader:
             # On failure it expires after _KEEP_ALIVE.
             with suppress(SkillbusError), self._connection.translate_errors() as client:
                 client.close_point_in_time(id=context)
+
+
+def find_max(connection: ElasticsearchConnection, index: str, field: str) -> int:
+    """Return the highest value of a field in an index, as of its last refresh; 0 if it is empty."""
+    with connection.translate_errors() as client:
+        answer = client.search(
+            index=index,
+            size=0,
+            allow_partial_search_results=False,
+            aggs={"newest": {"max": {"field": field}}},
+            filter_path=["aggregations.newest.value"],
+        )
+    return int(answer["aggregations"]["newest"]["value"] or 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,11 +67,8 @@ def describe_other_index(servers: ServerSettings, model: str, dimension: int) ->
 
     Raises TransientError if Elasticsearch does not answer, MisconfiguredError if it refuses to.
     """
-    connection = ElasticsearchConnection(servers)
-    try:
+    with closing(ElasticsearchConnection(servers)) as connection:
         live = IndexSets(connection, servers).get_live()
-    finally:
-        connection.close()
     wanted = IndexIdentity(SCHEMA, model, dimension)
     if live is None or live.identity == wanted:
         return ""
@@ -79,13 +77,11 @@ def describe_other_index(servers: ServerSettings, model: str, dimension: int) ->
 
 def index_health(servers: ServerSettings, model: str, dimension: int) -> IndexHealth:
     """Read the health; errors are reported as `problems`, not raised."""
-    connection = ElasticsearchConnection(servers)
-    try:
-        return _read_health(connection, servers, IndexIdentity(SCHEMA, model, dimension))
-    except SkillbusError as error:
-        return IndexHealth(problems=(str(error),))
-    finally:
-        connection.close()
+    with closing(ElasticsearchConnection(servers)) as connection:
+        try:
+            return _read_health(connection, servers, IndexIdentity(SCHEMA, model, dimension))
+        except SkillbusError as error:
+            return IndexHealth(problems=(str(error),))
 
 
 def _read_health(
@@ -136,10 +132,11 @@ def _read_set_health(
         )
     names = [live.index_name(kind) for kind in INDEX_KINDS]
     with connection.translate_errors() as client:
-        status = str(client.cluster.health(index=names, level="cluster")["status"])
+        # First, since the health of a missing index is waited for.
         stats = client.indices.stats(
             index=names, metric=["docs", "store"], filter_path=["indices.*.primaries"]
         )["indices"]
+        status = str(client.cluster.health(index=names, level="cluster")["status"])
         blocks = client.indices.get_settings(index=names, flat_settings=True)
     if status == "red":
         problems.append(f"{connection.address}: data of {live.name} is missing (status red)")

@@ -232,7 +232,7 @@ class ElasticsearchIndex(SearchIndex):
         until no replica needs them."""
         with self._write_set() as index_set:
             names = [index_set.index_name(kind) for kind in INDEX_KINDS]
-            merge_away_deleted(self._connection, {"index": names})
+            merge_away_deleted(self._connection, names)
 
     # -- searching
 

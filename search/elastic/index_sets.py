@@ -110,7 +110,9 @@ class IndexSets:
         """Return the set that the aliases point to, None if there is none yet."""
         alias = f"{self._prefix}-skills"
         with self._connection.translate_errors() as client:
-            found = client.options(ignore_status=404).indices.get_alias(name=alias)
+            found = client.options(ignore_status=404).indices.get_alias(name=alias).body
+        if not isinstance(found, dict):
+            raise self._connection.incompatible_error(found)
         names = [name for name in found if name.startswith(f"{self._prefix}-")]
         # If two sets were activated at once, every process uses the first by name.
         return self._read_set(min(names)) if names else None
@@ -197,12 +199,9 @@ class IndexSets:
             self._servers.elasticsearch_shards,
             self._servers.elasticsearch_replicas,
         )
-        wanted = {"index": made.index_name(kind), "aliases": {made.write_alias(kind): {}}, **body}
-        with self._connection.translate_errors() as client:
-            client.options(ignore_status=400).indices.create(**wanted)
-        if kind not in self._get_mappings(made):
-            with self._connection.translate_errors() as client:  # raises the reason
-                client.indices.create(**wanted)
+        self._connection.create_index(
+            made.index_name(kind), aliases={made.write_alias(kind): {}}, **body
+        )
 
     def activate(self, chosen: IndexSet) -> None:
         """Make a set the live one: move all aliases in one request. Other sets are kept."""

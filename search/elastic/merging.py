@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from search.elastic.connection import ElasticsearchConnection
@@ -16,18 +16,16 @@ absent copy for hours."""
 _POLL_SECONDS = 1.0
 
 
-def merge_away_deleted(connection: ElasticsearchConnection, indices: Mapping[str, Any]) -> None:
+def merge_away_deleted(connection: ElasticsearchConnection, indices: Sequence[str]) -> None:
     """Merge each shard of indices into one segment without deleted documents.
 
     Elasticsearch keeps deleted documents for copies of a shard that might still need them; the
     lease of a copy says from which operation on. The merge therefore waits, at most _LEASE_SECONDS,
     until the leases have passed the deletions.
-
-    indices: arguments that name the indices in API calls, such as {"index": names}.
     """
     with connection.translate_errors() as client:
-        client.indices.refresh(**indices)
-        client.indices.flush(**indices)
+        client.indices.refresh(index=indices)
+        client.indices.flush(index=indices)
         last = {shard: last for shard, last, _ in _read_shards(client, indices)}
         end = time.monotonic() + _LEASE_SECONDS
         while time.monotonic() < end and any(
@@ -35,18 +33,15 @@ def merge_away_deleted(connection: ElasticsearchConnection, indices: Mapping[str
         ):
             time.sleep(_POLL_SECONDS)
         patient = client.options(request_timeout=_MERGE_SECONDS)
-        patient.indices.forcemerge(**indices, max_num_segments=1)
-        client.indices.flush(**indices)
+        patient.indices.forcemerge(index=indices, max_num_segments=1)
+        client.indices.flush(index=indices)
 
 
-def _read_shards(
-    client: Any, indices: Mapping[str, Any]
-) -> Iterator[tuple[tuple[str, str], int, int]]:
+def _read_shards(client: Any, indices: Sequence[str]) -> Iterator[tuple[tuple[str, str], int, int]]:
     """Yield (index and number, last operation, first operation that a copy may need) of each
     shard."""
-    asked = client.options(ignore_status=404)  # an index may be missing
-    stats = asked.indices.stats(index=indices["index"], level="shards", metric="docs")
-    for name, index in stats.get("indices", {}).items():
+    stats = client.indices.stats(index=indices, level="shards", metric="docs")
+    for name, index in stats["indices"].items():
         for number, copies in index["shards"].items():
             for copy in copies:
                 leases = copy.get("retention_leases", {}).get("leases", [])

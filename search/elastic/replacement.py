@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from config.errors import UsageError
 from config.server_settings import ServerSettings
 from search.elastic.connection import ElasticsearchConnection
@@ -67,8 +69,7 @@ class ElasticsearchReplacement:
 
 def delete_superseded(servers: ServerSettings) -> list[str]:
     """Delete every set under the prefix that is not live; returns their names."""
-    connection = ElasticsearchConnection(servers)
-    try:
+    with closing(ElasticsearchConnection(servers)) as connection:
         sets = IndexSets(connection, servers)
         if sets.get_live() is None:
             return []
@@ -76,8 +77,6 @@ def delete_superseded(servers: ServerSettings) -> list[str]:
         for one in old:
             sets.delete(one)
         return [one.name for one in old]
-    finally:
-        connection.close()
 
 
 def _open_index(servers: ServerSettings, one: IndexSet, *, writable: bool) -> ElasticsearchIndex:
@@ -93,8 +92,5 @@ def _open_index(servers: ServerSettings, one: IndexSet, *, writable: bool) -> El
 
 def list_superseded(servers: ServerSettings) -> list[str]:
     """Return the names of the index sets that are not in use: of a reindex, or replaced by one."""
-    connection = ElasticsearchConnection(servers)
-    try:
+    with closing(ElasticsearchConnection(servers)) as connection:
         return [one.name for one in IndexSets(connection, servers).superseded()]
-    finally:
-        connection.close()

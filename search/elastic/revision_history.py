@@ -171,16 +171,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
 
     @override
     def max_seq(self) -> int:
-        with self._documents.connection.translate_errors() as client:
-            client.indices.refresh(**self._documents.if_exists)
-            answer = client.search(
-                **self._documents.if_exists,
-                size=0,
-                allow_partial_search_results=False,
-                aggregations={"seq": {"max": {"field": "max_seq"}}},
-            )
-        found = answer.get("aggregations", {}).get("seq", {})
-        return int(found.get("value") or 0)
+        return self._documents.max_value("max_seq")
 
     @override
     def close(self) -> None:

@@ -16,14 +16,14 @@ from typing import Any
 
 from config.errors import MisconfiguredError, TransientError
 from config.server_settings import ServerSettings
-from search.elastic.connection import ElasticsearchConnection
+from search.elastic.connection import ElasticsearchConnection, MissingIndexError
+from search.elastic.document_reader import find_max
 from search.elastic.merging import merge_away_deleted
 from skills.batches import batches
 
 _ATTEMPTS = 8
 _PAUSE_SECONDS = 0.05
 _CONFLICT = 409
-_MISSING = 404
 
 Documents = Mapping[str, dict[str, Any]]
 _Stored = tuple[dict[str, Any], dict[str, int]]
@@ -55,7 +55,6 @@ class SkillDocuments:
         self._batch = batch
         self._index = f"{servers.elasticsearch_prefix}-{name}"
         self._write_alias = f"{self._index}-write"
-        self.if_exists: dict[str, Any] = {"index": self._index, "ignore_unavailable": True}
         self.connection = ElasticsearchConnection(servers)
         self._lock = threading.Lock()
         self._is_created = False
@@ -117,10 +116,8 @@ class SkillDocuments:
                 "number_of_shards": self._shards,
                 "number_of_replicas": self._servers.elasticsearch_replicas,
             }
+            self.connection.create_index(self._index, aliases={self._write_alias: {}}, **body)
             with self.connection.translate_errors() as client:
-                client.options(ignore_status=400).indices.create(
-                    index=self._index, aliases={self._write_alias: {}}, **body
-                )
                 found = client.indices.get_mapping(index=self._index)
             (mapping,) = (one["mappings"] for one in found.values())
             if mapping.get("_meta") != body["mappings"]["_meta"]:
@@ -156,33 +153,29 @@ class SkillDocuments:
         self, ids: Sequence[str], *, source: bool = True, fields: Sequence[str] | None = None
     ) -> dict[str, dict[str, Any]]:
         """Return the documents with these `_id`s, as the server answers; sees writes at once."""
-        found = {}
-        for one in self.connection.mget(self._index, ids, source=source, source_includes=fields):
-            if "error" not in one:
-                if one["found"]:
-                    found[one["_id"]] = one
-            elif one["error"].get("type") == "index_not_found_exception":
-                self._is_created = False
-            else:
-                raise self.connection.to_error(_MISSING, one["error"])
-        return found
+        try:
+            found = self.connection.mget(self._index, ids, source=source, source_includes=fields)
+        except MissingIndexError:
+            self._is_created = False
+            return {}
+        return {one["_id"]: one for one in found if one["found"]}
 
     def read_pages(
         self, query: Mapping[str, Any], fields: Sequence[str] | None = None
     ) -> Iterator[dict[str, Any]]:
         """Yield the documents that match, by skill_id."""
-        after: list[Any] = []
+        if not self._refresh():
+            return
+        after: list[Any] | None = None
         while True:
             with self.connection.translate_errors() as client:
-                if not after:
-                    client.indices.refresh(**self.if_exists)
                 answer = client.search(
-                    **self.if_exists,
+                    index=self._index,
                     size=self._batch,
                     allow_partial_search_results=False,
                     query=query,
                     sort=["skill_id"],
-                    search_after=after or None,
+                    search_after=after,
                     source_includes=fields,
                 )
             hits = answer["hits"]["hits"]
@@ -191,9 +184,28 @@ class SkillDocuments:
             yield from (hit["_source"] for hit in hits)
             after = hits[-1]["sort"]
 
+    def max_value(self, field: str) -> int:
+        """Return the highest value of a field of any document, 0 without any."""
+        if not self._refresh():
+            return 0
+        return find_max(self.connection, self._index, field)
+
     def overwrite_deleted(self) -> None:
         """Make deleted content unreadable."""
-        merge_away_deleted(self.connection, self.if_exists)
+        if self._refresh():
+            merge_away_deleted(self.connection, [self._index])
+
+    def _refresh(self) -> bool:
+        """Make searches see all writes; False if there is no index.
+
+        Searches with `ignore_unavailable` would also take a closed index for an empty one.
+        """
+        try:
+            with self.connection.translate_errors() as client:
+                client.indices.refresh(index=self._index)
+        except MissingIndexError:
+            return False
+        return True
 
     def close(self) -> None:
         """Close the connection."""

@@ -74,10 +74,14 @@ class RedisBackup:
 
     def require_empty(self) -> None:
         """Raise UsageError if the database holds keys of skillbus."""
-        if found := self.read():
+        passing = tuple(name.encode() for name in PASSING_KEYS)
+        with translate_errors(self._settings):
+            keys = self._client.scan_iter(match=PREFIX + "*", count=1000)
+            found = next((key for key in keys if not key.startswith(passing)), None)
+        if found is not None:
             raise UsageError(
-                f"Redis at {strip_password(self._settings.redis)} is not empty ({len(found)} keys "
-                f"that begin with {PREFIX}): restore into a database without a library"
+                f"Redis at {strip_password(self._settings.redis)} is not empty (it has "
+                f"{found.decode(errors='replace')}): restore into a database without a library"
             )
 
     def write(self, keys: Iterable[StoredKey]) -> int:

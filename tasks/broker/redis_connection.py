@@ -12,7 +12,11 @@ from redis.backoff import ExponentialBackoff
 from redis.client import Pipeline
 from redis.exceptions import (
     AuthenticationError,
+    ClusterCrossSlotError,
+    ClusterError,
     MasterDownError,
+    MovedError,
+    NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
@@ -38,6 +42,8 @@ _PUBLIC_READ_ONLY = "Redis does not take writes now"
 _PUBLIC_REFUSED = "Redis refused a command"
 _PASSING_ERRORS = (MasterDownError, OutOfMemoryError, ReadOnlyError)
 _PASSING_CODES = frozenset({"BUSY", "MISCONF", "NOREPLICAS"})
+_CLUSTER_ERRORS = (ClusterCrossSlotError, ClusterError, MovedError)
+_BAD_DATABASE = ("DB index is out of range", "SELECT is not allowed in cluster mode")
 
 
 class _TracedRedis(Redis):
@@ -45,7 +51,7 @@ class _TracedRedis(Redis):
 
     @override
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        with _start_span(self, str(args[0])):
+        with _start_span(self, str(args[0])), _reconnecting(self):
             return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]  # redis declares no types
 
     @override
@@ -58,8 +64,19 @@ class _TracedRedis(Redis):
 class _TracedPipeline(Pipeline):
     @override
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        with _start_span(self, "PIPELINE"):
+        with _start_span(self, "PIPELINE"), _reconnecting(self):
             return super().execute(raise_on_error)
+
+
+@contextmanager
+def _reconnecting(client: Redis) -> Iterator[None]:
+    """Close the connections if the server takes no writes because it is a replica: after a
+    failover, the address names another server."""
+    try:
+        yield
+    except ReadOnlyError:
+        client.connection_pool.disconnect(inuse_connections=False)
+        raise
 
 
 def _start_span(client: Redis, operation: str) -> OpenSpan:
@@ -119,6 +136,8 @@ def translate_errors_at(address: str, secret: str) -> Iterator[None]:
         yield
     except AuthenticationError as error:
         raise MisconfiguredError(f"{where}: {error}; see {secret}") from None
+    except NoPermissionError as error:
+        raise MisconfiguredError(f"{where}: {error}; give the account this right") from error
     except (NotConnectedError, TooSlowError) as error:
         raise TransientError(
             f"{where} does not answer: {error}", public_message=_PUBLIC_UNREACHABLE
@@ -127,6 +146,11 @@ def translate_errors_at(address: str, secret: str) -> Iterator[None]:
         if _is_passing(error):
             raise TransientError(
                 f"{where} does not take writes now: {error}", public_message=_PUBLIC_READ_ONLY
+            ) from error
+        if isinstance(error, _CLUSTER_ERRORS) or str(error) in _BAD_DATABASE:
+            raise MisconfiguredError(
+                f"{where}: {error}; name a server that has all keys, not one of a Redis Cluster, "
+                "and a database that it has"
             ) from error
         raise PermanentError(f"{where}: {error}", public_message=_PUBLIC_REFUSED) from error
 

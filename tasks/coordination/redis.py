@@ -13,6 +13,7 @@ import hashlib
 import json
 import socket
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -147,7 +148,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         if not running:
             return {}
         # A process sends a heartbeat before it starts a task, so a process without one has died.
-        alive = set(self._alive_processes())
+        alive = self._find_alive({note["worker"] for note in running.values()})
         with self._connected() as client:
             now = client.time()[0]
         stalled = {}
@@ -259,8 +260,10 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
 
     @override
     def claim_if_due(self, name: str, seconds: float) -> bool:
+        # The value shows whose claim it is, if the answer to the first of repeated calls was lost.
+        claim, lifetime = uuid.uuid4().hex, max(1, int(seconds * 1000))
         with self._connected() as client:
-            return bool(client.set(_DUE + name, 1, nx=True, px=max(1, int(seconds * 1000))))
+            return client.set(_DUE + name, claim, nx=True, get=True, px=lifetime) in (None, claim)
 
     @property
     def task_error(self) -> str:

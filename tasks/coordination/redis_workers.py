@@ -6,7 +6,7 @@ Each worker and each of its children keeps a key that expires unless the process
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from redis import Redis
@@ -65,6 +65,13 @@ class WorkerRegistry(RedisStore):
         with self._connected() as client:
             keys = client.scan_iter(match=_ALIVE + "*", count=1000)
             return sorted(key.removeprefix(_ALIVE) for key in keys)
+
+    def _find_alive(self, processes: Collection[str]) -> set[str]:
+        """Return which of these processes are alive, without a look at all keys."""
+        names = list(processes)
+        with self._connected() as client:
+            beats = client.mget([_ALIVE + name for name in names]) if names else []
+        return {name for name, beat in zip(names, beats, strict=True) if beat}
 
     def get_worker_queues(self) -> dict[str, list[str]]:
         """Return the id of each live worker -> queues from which it takes tasks."""

@@ -283,6 +283,17 @@ def test_a_lock_that_was_taken_by_a_call_whose_answer_was_lost_is_held(
         assert client.get(f"{PREFIX}lock:plan") is None
 
 
+def test_a_claim_whose_answer_was_lost_is_repeated_as_the_same_claim(
+    two: Two, redis_settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=7))
+    with connect(redis_settings) as client:
+        client.set(f"{PREFIX}due:sweep", uuid.UUID(int=7).hex, px=int(HOUR * 1000))
+    assert two[0].claim_if_due("sweep", HOUR)
+    monkeypatch.undo()
+    assert not two[1].claim_if_due("sweep", HOUR)
+
+
 def _die_with_the_lock(settings: ServerSettings, name: str) -> None:
     with worker(settings, name).try_lock("plan"):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -79,7 +79,7 @@ def back_up_servers(settings: Settings, folder: Path, progress: ReportProgress) 
     """
     with ExitStack() as stack:
         stores = ServerStores(settings, stack, writable=False)
-        stores.index.list_keys()  # raises for servers without a library before anything is written
+        stores.index.ensure()  # raises for servers without a library before anything is written
         create_folder(folder)
 
         def hold_revisions() -> None:
@@ -143,24 +143,19 @@ def _check_target(stores: ServerStores, manifest: Manifest, uploads: Path) -> No
             f"{len(running)} processes of skillbus are running on these servers: stop every "
             "worker, `consume`, the watcher and the gateway first"
         )
+    require_no_uploads(uploads)
     stores.redis.require_empty()
     stores.catalog.require_empty()
-    if keys := stores.index.list_keys():
-        raise UsageError(
-            f"Elasticsearch holds {len(keys)} revisions under this "
-            "servers.elasticsearch_prefix: restore into an index without a library"
-        )
-    if next(stores.history.read_all(), None) is not None:
-        raise UsageError(
-            "Elasticsearch holds earlier revisions of skills under this "
-            "servers.elasticsearch_prefix: restore into an index without a library"
-        )
-    if stores.reviews.get_all().by_skill:
-        raise UsageError(
-            "Elasticsearch holds reviews of skills under this servers.elasticsearch_prefix: "
-            "restore into an index without a library"
-        )
-    require_no_uploads(uploads)
+    for what, found in (
+        ("earlier revisions", next(stores.history.read_all(), None)),
+        ("reviews", stores.reviews.get_all().by_skill),
+        ("revisions", stores.index.list_keys()),  # last, since it creates a missing index
+    ):
+        if found:
+            raise UsageError(
+                f"Elasticsearch holds {what} of skills under this servers.elasticsearch_prefix: "
+                "restore into an index without a library"
+            )
 
 
 def _copy_index(

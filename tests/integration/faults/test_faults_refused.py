@@ -62,6 +62,24 @@ def other_model(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
+def closed_index(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
+    """Indices that are closed, as while a snapshot is restored into them."""
+    del folder
+    servers = arena.distributed.settings.servers
+    connection = ElasticsearchConnection(servers)
+    try:
+        with connection.translate_errors() as client:
+            names = list(client.indices.get_alias(index=f"{servers.elasticsearch_prefix}-*"))
+            client.indices.close(index=names)
+            try:
+                yield {}
+            finally:
+                client.indices.open(index=names)
+    finally:
+        connection.close()
+
+
+@contextmanager
 def newer_schema(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
     """A catalog that a newer skillbus has laid out."""
     del folder
@@ -78,6 +96,7 @@ def newer_schema(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
 REFUSALS = [
     (wrong_password, "refuses the login"),
     (newer_schema, "upgrade skillbus"),
+    (closed_index, "is closed: open it"),
     (other_model, "was made with model 'another-model'"),
 ]
 

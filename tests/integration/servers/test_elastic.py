@@ -22,7 +22,9 @@ from search.elastic.health import index_health
 from search.elastic.index import ElasticsearchIndex
 from search.elastic.index_sets import IndexIdentity, IndexSet
 from search.elastic.replacement import ElasticsearchReplacement, delete_superseded
+from search.elastic.revision_history import ElasticsearchRevisionHistory
 from search.protocol import Filters, SkillDocument
+from search.revision_history import HistoryLimits, KeptRevision
 from search.skill_analysis import skill_text_hashes, skill_texts
 from skills.passages import section_texts
 from skills.record import RevisionKey
@@ -35,6 +37,7 @@ from tests.support.servers.elastic import ElasticIndices
 from tests.support.servers.servers import ServerControls
 
 MODEL, ANY = TinyEncoder.model, Filters()
+LIMITS = HistoryLimits(5, 1_000_000)
 
 
 def put_sections(index: ElasticsearchIndex, one: SkillDocument) -> None:
@@ -143,7 +146,24 @@ class TestOpening:
             client.indices.delete(index=vectors)
         with pytest.raises(MisconfiguredError, match=f"{vectors} is missing"):
             second.ensure()
+        [problem] = index_health(settings, MODEL, DIMENSION).problems
+        assert f"no such index [{vectors}]" in problem
         for one in (first, second):
+            one.close()
+
+    def test_a_cluster_that_takes_no_more_shards(self, settings: ServerSettings) -> None:
+        index = open_index(settings)
+        history = ElasticsearchRevisionHistory(settings, LIMITS)
+        limit = "cluster.max_shards_per_node"
+        with index._connection.translate_errors() as client:
+            client.cluster.put_settings(persistent={limit: 1})
+            try:
+                for write in (index.ensure, lambda: history.forget(["home:loom"])):
+                    with pytest.raises(MisconfiguredError, match="maximum normal shards open"):
+                        write()
+            finally:
+                client.cluster.put_settings(persistent={limit: None})
+        for one in (index, history):
             one.close()
 
     def test_a_strangers_index_is_left_alone(self, settings: ServerSettings) -> None:
@@ -200,6 +220,38 @@ class TestWriting:
             index._sets.block_writes(chosen, False)
         index.add([document("kiln")])
         assert names(index, "kiln") == {"kiln"}
+
+    def test_a_closed_index_is_neither_empty_nor_damaged(self, settings: ServerSettings) -> None:
+        """It is closed while a snapshot is restored into it; no skill may suffer meanwhile."""
+        index = open_index(settings)
+        history = ElasticsearchRevisionHistory(settings, LIMITS)
+        one = document("loom")
+        index.add([one])
+        history.keep([KeptRevision(one.key, one.content_hash, one.parsed)])
+        calls: list[Callable[[], object]] = [
+            lambda: index.add([document("kiln")]),
+            lambda: index.delete([one.key]),
+            lambda: index.complete_keys([one.key]),
+            lambda: index.get_revisions([one.key]),
+            lambda: names(index, "loom"),
+            index.list_keys,
+            lambda: history.find_kept([one.key]),
+            history.get_pins,
+            history.max_seq,
+            lambda: list(history.read_all()),
+        ]
+        with index._connection.translate_errors() as client:
+            every = list(client.indices.get_alias(index=f"{settings.elasticsearch_prefix}-*"))
+            client.indices.close(index=every)
+            for call in calls:
+                with pytest.raises(TransientError, match="is closed: open it"):
+                    call()
+            assert "is closed" in index_health(settings, MODEL, DIMENSION).problems[0]
+            client.indices.open(index=every)
+        assert names(index, "loom") == {"loom"}
+        assert history.max_seq() == one.key.seq
+        for opened in (index, history):
+            opened.close()
 
     def test_longest_tokens_and_wide_blanks(self, index: ElasticsearchIndex) -> None:
         long = "x" * 255
@@ -261,6 +313,11 @@ class TestReading:
         assert set(keys) == set(wanted)
         index.delete(wanted)
         assert index.list_keys() == []
+
+    def test_a_search_that_is_refused_says_why(self, index: ElasticsearchIndex) -> None:
+        sources = tuple(map(str, range(65_537)))
+        with pytest.raises(PermanentError, match=r"number of terms \[65537\]"):
+            search_lexical(index, {"loom": 1.0}, 5, Filters(source=sources))
 
     def test_many_records_are_read_in_pages(
         self, index: ElasticsearchIndex, monkeypatch: pytest.MonkeyPatch

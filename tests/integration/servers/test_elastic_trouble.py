@@ -65,6 +65,12 @@ REFUSALS = [
     ),
     (Answer(400, error("illegal_argument_exception")), PermanentError, "refused .400"),
     (Answer(400, error("media_type_header_exception")), MisconfiguredError, "no Elasticsearch 9"),
+    (Answer(413, text=""), MisconfiguredError, "http.max_content_length"),
+    (
+        Answer(404, text="default backend - 404", product=""),
+        MisconfiguredError,
+        "does not answer like Elasticsearch",
+    ),
     (Answer(200, {}, product=""), MisconfiguredError, "does not answer like Elasticsearch"),
     (
         Answer(200, text="<h1>It works!</h1>", product=""),
@@ -320,6 +326,40 @@ def test_an_answer_of_some_of_the_shards_is_none(read: Callable[[ServerSettings]
 
     with answering(answer) as url, pytest.raises(TransientError, match="shard lost"):
         read(settings(url))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "es_rejected_execution_exception",
+        "circuit_breaking_exception",
+        "node_not_connected_exception",
+    ],
+)
+def test_a_document_that_cannot_be_read_now_is_not_refused_for_good(kind: str) -> None:
+    """A multi-get says so in the answer for the document, without a status."""
+
+    def answer(request: Request) -> Answer:
+        return Answer(
+            200, {"docs": [{"_id": one, **error(kind)} for one in request.lines[0]["ids"]]}
+        )
+
+    key = RevisionKey("home:a", 1)
+    with answering(answer) as url:
+        index, history = (
+            open_set(settings(url)),
+            ElasticsearchRevisionHistory(settings(url), LIMITS),
+        )
+        reads: list[Callable[[], object]] = [
+            lambda: index.complete_keys([key]),
+            lambda: index.get_revisions([key]),
+            lambda: history.find_kept([key]),
+        ]
+        for read in reads:
+            with pytest.raises(TransientError, match="because"):
+                read()
+        index.close()
+        history.close()
 
 
 def test_of_a_skill_that_is_refused_nothing_can_be_found() -> None:

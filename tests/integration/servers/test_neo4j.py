@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,13 @@ import pytest
 from neo4j import Transaction
 from neo4j.exceptions import ServiceUnavailable
 
-from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
+from config.errors import (
+    MisconfiguredError,
+    PermanentError,
+    SkillbusError,
+    TransientError,
+    UsageError,
+)
 from config.server_settings import ServerSettings
 from config.settings import DiffusionSettings
 from graph.entry_filter import EntryFilter
@@ -27,6 +35,7 @@ from graph.links.passage_links import link_passages
 from graph.local.store import SqliteSkillGraph
 from graph.named_statements import add_conditions
 from graph.neo4j import catalog, client, statements
+from graph.neo4j.catalog_backup import CatalogBackup, Row
 from graph.neo4j.migrations import migrations
 from graph.neo4j.rows import ENTRY_CONDITIONS
 from graph.neo4j.store import Neo4jSkillGraph
@@ -383,7 +392,46 @@ def test_an_older_copy_of_the_catalog_is_noticed(graph: Neo4jSkillGraph) -> None
         graph.get_changes_since(epoch + 1)
 
 
+# -- backup
+def test_links_of_alternating_types_are_restored_in_whole_batches(
+    settings: ServerSettings, graph: Neo4jSkillGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s{n:02}" for n in range(SKILLS)]
+    graph.publish([publication(name, n) for n, name in enumerate(names, 1)])
+    kinds = itertools.cycle([LinkType.SEMANTIC, LinkType.WORKFLOW])
+    links = {
+        f"lib:{one}": [replace(semantic(one, other), type=next(kinds)) for other in names[:5]]
+        for one in names[5:]
+    }
+    graph.replace_links(links, [])
+    rows: list[Row] = []
+    with closing(CatalogBackup(settings)) as backup:
+        backup.read(rows.extend)
+        empty_catalog(settings)
+        written: list[tuple[str, ...]] = []
+        write_batch = CatalogBackup._write_batch
+
+        def counted(self: CatalogBackup, labels: tuple[str, ...], batch: list[Any]) -> None:
+            written.append(labels)
+            write_batch(self, labels, batch)
+
+        monkeypatch.setattr(CatalogBackup, "_write_batch", counted)
+        backup.write(rows)
+    restored = graph.get_owned_links(list(links))
+    assert {owner: set(owned) for owner, owned in restored.items()} == {
+        owner: set(owned) for owner, owned in links.items()
+    }
+    relations = [labels for labels in written if len(labels) == 3]
+    assert sorted(relations) == [("Skill", kind, "Skill") for kind in ("SEMANTIC", "WORKFLOW")]
+
+
 # -- names and rows
+def test_a_statement_that_the_server_refuses(graph: Neo4jSkillGraph) -> None:
+    with pytest.raises(PermanentError, match=r"refused a statement .*ArgumentError") as caught:
+        graph.list_entries(EntryFilter(), "", -1)
+    assert "bolt://" not in caught.value.public_message
+
+
 def test_a_name_longer_than_an_index_key(graph: Neo4jSkillGraph) -> None:
     long = "x" * 20_000
     graph.publish([publication("a", 1, says=long), publication("b", 2, mentions=(long,))])
