@@ -10,9 +10,11 @@ from search.elastic.connection import ElasticsearchConnection
 
 _MERGE_SECONDS = 3_600.0
 _LEASE_SECONDS = 90.0
-"""Maximum seconds to wait for leases. A server renews them every 30 s, but keeps the lease of an
-absent copy for hours."""
+"""Maximum seconds to wait for leases, which a server renews every 30 s."""
+_COPY_LEASE = "peer_recovery/"
+"""Start of the id of the lease of a copy; the id of its node follows."""
 
+_NO_LEASE = 1 << 62
 _POLL_SECONDS = 1.0
 
 
@@ -21,7 +23,8 @@ def merge_away_deleted(connection: ElasticsearchConnection, indices: Mapping[str
 
     Elasticsearch keeps deleted documents for copies of a shard that might still need them; the
     lease of a copy says from which operation on. The merge therefore waits, at most _LEASE_SECONDS,
-    until the leases have passed the deletions.
+    until the leases have passed the deletions. It does not wait for a copy whose node is down: its
+    lease stays as it is for hours.
 
     indices: arguments that name the indices in API calls, such as {"index": names}.
     """
@@ -48,7 +51,13 @@ def _read_shards(
     stats = asked.indices.stats(index=indices["index"], level="shards", metric="docs")
     for name, index in stats.get("indices", {}).items():
         for number, copies in index["shards"].items():
+            nodes = {copy.get("routing", {}).get("node") for copy in copies}
             for copy in copies:
-                leases = copy.get("retention_leases", {}).get("leases", [])
-                needed = min((one["retaining_seq_no"] for one in leases), default=1 << 62)
+                leases = [
+                    one["retaining_seq_no"]
+                    for one in copy.get("retention_leases", {}).get("leases", [])
+                    if not one["id"].startswith(_COPY_LEASE)
+                    or one["id"].removeprefix(_COPY_LEASE) in nodes
+                ]
+                needed = min(leases, default=_NO_LEASE)
                 yield (name, number), copy.get("seq_no", {}).get("max_seq_no", -1), needed
