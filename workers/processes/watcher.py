@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
@@ -14,7 +15,7 @@ from watchdog import events
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
-from watchdog.observers.polling import PollingObserver
+from watchdog.observers.polling import PollingObserverVFS
 
 from config.errors import SkillbusError
 from graph.records import Source
@@ -211,7 +212,7 @@ class Watcher:
         observer, pending = self._observers[source_id], self._pending[source_id]
         if self._identities[source_id] != identity:
             return False
-        if pending.has_new_folders and not isinstance(observer, PollingObserver):
+        if pending.has_new_folders and not isinstance(observer, PollingObserverVFS):
             pending.has_new_folders = False
             try:
                 _check_watches_left(observer)
@@ -232,7 +233,7 @@ class Watcher:
                     reason=str(error),
                 )
         if observer is None:
-            observer = _start(PollingObserver(timeout=self._settings.poll_seconds), pending)
+            observer = _start(_make_polling_observer(self._settings.poll_seconds), pending)
         self._pending[source.source_id] = pending
         self._observers[source.source_id] = observer
 
@@ -250,12 +251,24 @@ def _start(observer: BaseObserver, pending: _PendingChanges) -> BaseObserver:
     try:
         observer.schedule(pending, root, recursive=True, event_filter=_WATCHED_EVENTS)
         observer.start()
-        if not isinstance(observer, PollingObserver):
+        if not isinstance(observer, PollingObserverVFS):
             _check_watches_left(observer)
     except OSError:
         observer.stop()
         raise
     return observer
+
+
+def _make_polling_observer(seconds: float) -> BaseObserver:
+    """Return an observer that polls, but for skipped folders.
+
+    It does not follow links: a walk through two that lead to a folder above them would not end.
+    """
+    return PollingObserverVFS(os.lstat, _list_entries, polling_interval=seconds)
+
+
+def _list_entries(folder: str | None) -> Iterator[os.DirEntry[str]]:
+    return (entry for entry in os.scandir(folder) if entry.name not in SKIPPED_FOLDERS)
 
 
 def _check_watches_left(observer: BaseObserver) -> None:

@@ -18,7 +18,7 @@ from watchdog.events import (
     FileMovedEvent,
 )
 from watchdog.observers import Observer, inotify_c
-from watchdog.observers.polling import PollingObserver
+from watchdog.observers.polling import PollingObserverVFS
 
 from config.errors import PermanentError
 from graph.records import SkillState, Source
@@ -257,11 +257,25 @@ def test_a_source_with_more_folders_than_watches_is_polled(
             for name in names:
                 write_skill(root, name)
             wait_for(lambda: len(published(backend)) == 9, 20)
-            wait_for(lambda: isinstance(watching._observers["crafts"], PollingObserver), 20)
+            wait_for(lambda: isinstance(watching._observers["crafts"], PollingObserverVFS), 20)
             for name in names:
                 write_skill(root, name, "Edited")
             wait_for(lambda: count_edited(backend) == len(names), 20)
         assert not watched
+
+
+def test_links_in_a_circle_do_not_keep_a_folder_from_being_polled(tmp_path: Path) -> None:
+    root = tmp_path / "crafts"
+    write_skill(root, "loom-setup")
+    for name in ("one", "two"):
+        (root / name).symlink_to(root)
+    watch = {"force_polling": True, "poll_seconds": 0.1}
+    with tiny_backend(tmp_path / "home", embeds="nothing", watch=watch) as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+        wait_for(lambda: len(published(backend)) == 1)
+        with Watcher(backend):
+            write_skill(root, "kiln-firing")
+            wait_for(lambda: len(published(backend)) == 2, 20)
 
 
 def count_edited(backend: EmbeddedBackend) -> int:
