@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from watchdog.events import (
@@ -227,7 +227,8 @@ def test_a_source_with_more_folders_than_watches_is_polled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """The limit of the kernel applies to all processes of a user: the test answers in its place."""
-    add_watch, rm_watch = inotify_c.inotify_add_watch, inotify_c.inotify_rm_watch
+    add_watch: Any = inotify_c.inotify_add_watch
+    rm_watch: Any = inotify_c.inotify_rm_watch
     watched: set[int] = set()
 
     def add_within_limit(descriptor: int, path: bytes, mask: int) -> int:
