@@ -31,10 +31,11 @@ def merge_away_deleted(connection: ElasticsearchConnection, indices: Mapping[str
     with connection.translate_errors() as client:
         client.indices.refresh(**indices)
         client.indices.flush(**indices)
-        last = {shard: last for shard, last, _ in _read_shards(client, indices)}
+        last = {shard: last for shard, last, _ in parse_shards(_read_stats(client, indices))}
         end = time.monotonic() + _LEASE_SECONDS
         while time.monotonic() < end and any(
-            needed <= last.get(shard, -1) for shard, _, needed in _read_shards(client, indices)
+            needed <= last.get(shard, -1)
+            for shard, _, needed in parse_shards(_read_stats(client, indices))
         ):
             time.sleep(_POLL_SECONDS)
         patient = client.options(request_timeout=_MERGE_SECONDS)
@@ -42,22 +43,25 @@ def merge_away_deleted(connection: ElasticsearchConnection, indices: Mapping[str
         client.indices.flush(**indices)
 
 
-def _read_shards(
-    client: Any, indices: Mapping[str, Any]
-) -> Iterator[tuple[tuple[str, str], int, int]]:
-    """Yield (index and number, last operation, first operation that a copy may need) of each
-    shard."""
+def _read_stats(client: Any, indices: Mapping[str, Any]) -> Mapping[str, Any]:
     asked = client.options(ignore_status=404)  # an index may be missing
     stats = asked.indices.stats(index=indices["index"], level="shards", metric="docs")
-    for name, index in stats.get("indices", {}).items():
+    return dict(stats.get("indices", {}))
+
+
+def parse_shards(stats: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], int, int]]:
+    """Yield (index and number, last operation, first operation that a copy may need) of each shard.
+
+    stats: by index, with shards.
+    """
+    for name, index in stats.items():
         for number, copies in index["shards"].items():
-            nodes = {copy.get("routing", {}).get("node") for copy in copies}
+            present = {f"{_COPY_LEASE}{copy['routing']['node']}" for copy in copies}
             for copy in copies:
-                leases = [
-                    one["retaining_seq_no"]
-                    for one in copy.get("retention_leases", {}).get("leases", [])
-                    if not one["id"].startswith(_COPY_LEASE)
-                    or one["id"].removeprefix(_COPY_LEASE) in nodes
+                needed = [
+                    lease["retaining_seq_no"]
+                    for lease in copy.get("retention_leases", {}).get("leases", [])
+                    if not lease["id"].startswith(_COPY_LEASE) or lease["id"] in present
                 ]
-                needed = min(leases, default=_NO_LEASE)
-                yield (name, number), copy.get("seq_no", {}).get("max_seq_no", -1), needed
+                last = copy.get("seq_no", {}).get("max_seq_no", -1)
+                yield (name, number), last, min(needed, default=_NO_LEASE)
