@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -275,6 +276,7 @@ def _check_watches_left(observer: BaseObserver) -> None:
     """Raise OSError if the kernel has no watch left for this user.
 
     watchdog raises no error for a subfolder that it cannot watch, only for the folder it is given:
-    here one outside of any source, which needs a watch of its own.
+    here one outside of any source, which needs a watch of its own. Only Linux has such a limit.
     """
-    observer.unschedule(observer.schedule(FileSystemEventHandler(), os.sep))
+    if sys.platform == "linux":
+        observer.unschedule(observer.schedule(FileSystemEventHandler(), os.sep))
