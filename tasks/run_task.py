@@ -46,6 +46,7 @@ from tasks.policies import (
 from tasks.query.query_task import fail_query, run_query
 from tasks.record_work import record_run
 from tasks.services import Services
+from tasks.sources.protocol import SourceMissingError
 from tasks.task import TaskDefinition
 
 log = structlog.get_logger()
@@ -135,7 +136,8 @@ class _Attempts:
 def _run_with_retries(
     services: Services, policy: TaskPolicy, ids: Sequence[str], attempts: _Attempts
 ) -> dict[str, object]:
-    """Return the task's result, after retries of transient errors other than a missed deadline.
+    """Return the task's result, after retries of transient errors other than a missed deadline or
+    a missing source.
 
     Retries run here rather than as new messages: brokers keep messages with a delay in the memory
     of workers, or deliver them twice.
@@ -157,7 +159,7 @@ def _run_with_retries(
 
     retrying = Retrying(
         retry=retry_if_exception_type(TransientError)
-        & retry_if_not_exception_type(DeadlineExceededError),
+        & retry_if_not_exception_type((DeadlineExceededError, SourceMissingError)),
         stop=stop_after_attempt(policy.max_retries + 1),
         wait=lambda _: backoff.pause(),
         sleep=_sleep_until_stopping(services),

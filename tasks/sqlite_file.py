@@ -22,7 +22,12 @@ def is_busy(error: sqlite3.Error) -> bool:
 def choose_advice(error: sqlite3.Error, if_damaged: str) -> str:
     """Return what to do about a file that cannot be opened: it may be sound, as on a full disk."""
     is_sound = isinstance(error, sqlite3.OperationalError)
-    return "check its permissions and the free space" if is_sound else if_damaged
+    if not is_sound:
+        return if_damaged
+    return (
+        "check its permissions and the free space, and that its folder is writable: even reading "
+        "writes files next to it"
+    )
 
 
 class SqliteFile:

@@ -207,7 +207,8 @@ class Database:
                 ) from error
             if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
                 raise PermanentError(
-                    f"{self._path} cannot be opened ({error}): check the folder's permissions"
+                    f"{self._path} cannot be opened ({error}): even reading writes files next to "
+                    "it; make the folder writable, or name a copy of the home with --home"
                 ) from error
             raise
 

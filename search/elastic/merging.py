@@ -10,9 +10,11 @@ from search.elastic.connection import ElasticsearchConnection
 
 _MERGE_SECONDS = 3_600.0
 _LEASE_SECONDS = 90.0
-"""Maximum seconds to wait for leases. A server renews them every 30 s, but keeps the lease of an
-absent copy for hours."""
+"""Maximum seconds to wait for leases, which a server renews every 30 s."""
+_COPY_LEASE = "peer_recovery/"
+"""Start of the id of the lease of a copy; the id of its node follows."""
 
+_NO_LEASE = 1 << 62
 _POLL_SECONDS = 1.0
 
 
@@ -21,15 +23,17 @@ def merge_away_deleted(connection: ElasticsearchConnection, indices: Sequence[st
 
     Elasticsearch keeps deleted documents for copies of a shard that might still need them; the
     lease of a copy says from which operation on. The merge therefore waits, at most _LEASE_SECONDS,
-    until the leases have passed the deletions.
+    until the leases have passed the deletions. It does not wait for a copy whose node is down: its
+    lease stays as it is for hours.
     """
     with connection.translate_errors() as client:
         client.indices.refresh(index=indices)
         client.indices.flush(index=indices)
-        last = {shard: last for shard, last, _ in _read_shards(client, indices)}
+        last = {shard: last for shard, last, _ in parse_shards(_read_stats(client, indices))}
         end = time.monotonic() + _LEASE_SECONDS
         while time.monotonic() < end and any(
-            needed <= last.get(shard, -1) for shard, _, needed in _read_shards(client, indices)
+            needed <= last.get(shard, -1)
+            for shard, _, needed in parse_shards(_read_stats(client, indices))
         ):
             time.sleep(_POLL_SECONDS)
         patient = client.options(request_timeout=_MERGE_SECONDS)
@@ -37,13 +41,24 @@ def merge_away_deleted(connection: ElasticsearchConnection, indices: Sequence[st
         client.indices.flush(index=indices)
 
 
-def _read_shards(client: Any, indices: Sequence[str]) -> Iterator[tuple[tuple[str, str], int, int]]:
-    """Yield (index and number, last operation, first operation that a copy may need) of each
-    shard."""
+def _read_stats(client: Any, indices: Sequence[str]) -> Mapping[str, Any]:
     stats = client.indices.stats(index=indices, level="shards", metric="docs")
-    for name, index in stats["indices"].items():
+    return dict(stats["indices"])
+
+
+def parse_shards(stats: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], int, int]]:
+    """Yield (index and number, last operation, first operation that a copy may need) of each shard.
+
+    stats: by index, with shards.
+    """
+    for name, index in stats.items():
         for number, copies in index["shards"].items():
+            present = {f"{_COPY_LEASE}{copy['routing']['node']}" for copy in copies}
             for copy in copies:
-                leases = copy.get("retention_leases", {}).get("leases", [])
-                needed = min((one["retaining_seq_no"] for one in leases), default=1 << 62)
-                yield (name, number), copy.get("seq_no", {}).get("max_seq_no", -1), needed
+                needed = [
+                    lease["retaining_seq_no"]
+                    for lease in copy.get("retention_leases", {}).get("leases", [])
+                    if not lease["id"].startswith(_COPY_LEASE) or lease["id"] in present
+                ]
+                last = copy.get("seq_no", {}).get("max_seq_no", -1)
+                yield (name, number), last, min(needed, default=_NO_LEASE)

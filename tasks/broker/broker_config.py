@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from config.errors import UsageError
 from config.secrets import add_password, read_secret
@@ -14,6 +15,15 @@ from tasks.policies import POLICIES
 _MAX_TASK_SECONDS = max(policy.hard_time_limit for policy in POLICIES.values())
 BROKER_SYSTEMS = {"redis": "redis", "rediss": "redis", "amqp": "rabbitmq", "amqps": "rabbitmq"}
 """Scheme of an address -> kind of broker."""
+_DATABASE = re.compile(r"/*[0-9]*")
+_TLS_PARAMETERS = {
+    "ssl_cert_reqs": re.compile("(?:CERT_)?(?:none|optional|required)", re.IGNORECASE),
+    "ssl_check_hostname": re.compile("true|false", re.IGNORECASE),
+    "ssl_ca_certs": re.compile(".+"),
+    "ssl_certfile": re.compile(".+"),
+    "ssl_keyfile": re.compile(".+"),
+}
+"""Parameters of an address of rediss:// -> their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +48,30 @@ class BrokerConfig:
 
 
 def check_broker_address(setting: str, address: str) -> None:
-    """Raise UsageError unless an address is one of Redis or RabbitMQ."""
+    """Raise UsageError unless an address is one of Redis or RabbitMQ.
+
+    Of parameters after `?`, only those of TLS are accepted: client libraries raise errors of no
+    common class for the others.
+    """
     try:
         parts = urlsplit(address)
         is_valid = parts.scheme in BROKER_SYSTEMS and parts.port != 0
     except ValueError:  # the port is not a number, or too large
         is_valid = False
-    if not is_valid:
+    if not is_valid or (
+        BROKER_SYSTEMS[parts.scheme] == "redis" and not _DATABASE.fullmatch(parts.path)
+    ):
         raise UsageError(
             f"{setting} is not the address of a broker: write redis://host:port/db or "
             "amqp://user@host:port/vhost"
         )
+    allowed = _TLS_PARAMETERS if parts.scheme == "rediss" else {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in allowed or not allowed[name].fullmatch(value):
+            raise UsageError(
+                f"{setting}: the parameter {name} is unknown or has an invalid value; a rediss:// "
+                f"address may have {', '.join(_TLS_PARAMETERS)}, others have no parameters"
+            )
 
 
 def memory_broker_config() -> BrokerConfig:

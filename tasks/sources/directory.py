@@ -27,7 +27,13 @@ from tasks.sources.folder_rules import (
     has_skill_file,
     leads_to_folder,
 )
-from tasks.sources.protocol import SKILL_FILE, SkillFolder, SourceReader, SourceScan
+from tasks.sources.protocol import (
+    SKILL_FILE,
+    SkillFolder,
+    SourceMissingError,
+    SourceReader,
+    SourceScan,
+)
 from tasks.sources.skill_folder import (
     find_listed,
     read_regular_file,
@@ -211,7 +217,7 @@ class DirectoryReader(SourceReader):
             return read_skill_folder(self._root, path, self._limits)
         except PermanentError:
             if identify_folder(self._root) is None:
-                raise TransientError(describe_missing_root(str(self._root))) from None
+                raise SourceMissingError(describe_missing_root(str(self._root))) from None
             raise
 
     @override

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from config.errors import PermanentError
+from config.errors import PermanentError, TransientError
 from skills.record import SiblingFile
 
 SKILL_FILE = "SKILL.md"
@@ -18,6 +18,14 @@ SKILL_FILE = "SKILL.md"
 
 class SkillGoneError(PermanentError):
     """The skill's folder or its SKILL.md no longer exists."""
+
+
+class SourceMissingError(TransientError):
+    """The source cannot be reached now.
+
+    The task is not retried at once, as the tasks of other sources would wait meanwhile: the
+    reconciler sends its work again.
+    """
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -47,6 +48,11 @@ ORIGIN = "skillbus/command-line"
 def format_count(count: int, noun: str) -> str:
     """Return a number with its noun: "1 skill", "2 skills"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def format_time(seconds: float) -> str:
+    """Return seconds since the epoch as date and time, UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def read_settings(

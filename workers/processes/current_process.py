@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ _YOUNG_OBJECTS = 10_000
 query makes a full collection likely, which stops the process for 30 to 40 ms."""
 
 _LAST_STREAM = 2
+_PARENT_POLL_SECONDS = 1.0
 
 _DEFAULT_THRESHOLDS = gc.get_threshold()
 
@@ -46,6 +48,20 @@ def detach_inherited_sockets() -> None:
                 # A number that is closed here could be another file's when its owner closes it.
                 os.dup2(null, number, inheritable=False)
     os.close(null)
+
+
+def stop_with_parent(parent: int) -> None:
+    """Start a thread that sends SIGTERM to this process once its parent is not `parent` any more.
+
+    Once only: Celery ends a worker at a second signal without waiting for its tasks.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_POLL_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="skillbus-parent", daemon=True).start()
 
 
 @contextmanager

@@ -34,23 +34,14 @@ _EXIT_GRACE_SECONDS = 5.0
 class Heartbeat:
     """Heartbeat of a worker: a thread of its parent process, started once the worker is ready.
 
-    It also sends maintenance tasks, and stops the worker with the process that started it.
+    It also sends maintenance tasks.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        app: Any,
-        worker: str,
-        queues: Sequence[str],
-        *,
-        exit_with_parent: bool = False,
-    ) -> None:
+    def __init__(self, settings: Settings, app: Any, worker: str, queues: Sequence[str]) -> None:
         """Prepare a heartbeat.
 
         queues: queues that the worker consumes; maintenance is sent only from a worker
-        that consumes its queue. exit_with_parent: whether to stop the worker when its
-        parent process has exited.
+        that consumes its queue.
         """
         self._settings = settings
         self._app = app
@@ -59,7 +50,6 @@ class Heartbeat:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._kill_timer: threading.Timer | None = None
-        self._parent = os.getppid() if exit_with_parent else None
 
     def start(self) -> None:
         """Start the thread."""
@@ -117,10 +107,6 @@ class Heartbeat:
                     servers_down = True
                 if self._stopping.wait(_BEAT_SECONDS):
                     break
-                if self._parent not in (None, os.getppid()):
-                    # Once only: a second SIGTERM would end the worker without a warm shutdown.
-                    self._parent = None
-                    os.kill(os.getpid(), signal.SIGTERM)
             with contextlib.suppress(SkillbusError):
                 coordinator.deregister_worker()
 

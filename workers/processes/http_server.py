@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import math
 import socket
@@ -87,7 +88,7 @@ def access_rules(settings: Settings, address: tuple[str, int], unprotected: bool
 
 @contextmanager
 def bind_socket(address: tuple[str, int]) -> Iterator[socket.socket]:
-    """Open a socket that listens at the address; raises UsageError if the address is in use.
+    """Open a socket that listens at the address; raises UsageError if that fails.
 
     Clients that connect before a server accepts wait for it, instead of being refused.
     """
@@ -99,8 +100,10 @@ def bind_socket(address: tuple[str, int]) -> Iterator[socket.socket]:
             listener.bind(address)
             listener.listen()
         except OSError as error:
+            is_elsewhere = error.errno == errno.EADDRNOTAVAIL
+            remedy = "name an address of this machine" if is_elsewhere else "choose another port"
             raise UsageError(
-                f"--listen {address[0]}:{address[1]}: {error.strerror}; choose another port"
+                f"--listen {format_address(address)}: {error.strerror}; {remedy}"
             ) from error
         yield listener
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Sequence
@@ -84,7 +85,8 @@ def _ensure_running(worker: _WorkerProcess, arguments: Sequence[str], processes:
         worker.running, worker.restart_at = None, now + pause
     if now >= worker.restart_at:
         queues = ",".join(worker.workload.short_names)
-        options = ["--queues", queues, "--processes", str(processes), "--supervised"]
+        options = ["--queues", queues, "--processes", str(processes)]
+        options += ["--supervisor", str(os.getpid())]
         # In a process group of its own, so that Ctrl-C reaches the supervisor only.
         worker.running = subprocess.Popen(  # noqa: S603 - our own program
             skillbus_command([*arguments, "worker", *options]),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
@@ -14,7 +16,7 @@ from watchdog import events
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
-from watchdog.observers.polling import PollingObserver
+from watchdog.observers.polling import PollingObserverVFS
 
 from config.errors import SkillbusError
 from graph.records import Source
@@ -53,9 +55,12 @@ class _PendingChanges(FileSystemEventHandler):
         self._paths: set[str] = set()
         self._first = 0.0
         self._last = 0.0
+        self.has_new_folders = False
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Record the paths of an event; for a move, source and destination."""
+        if isinstance(event, events.DirCreatedEvent | events.DirMovedEvent):
+            self.has_new_folders = True
         for path in (event.src_path, event.dest_path):
             if path:
                 self.add_path(os.fsdecode(path))
@@ -200,30 +205,36 @@ class Watcher:
         return True
 
     def _is_watching(self, source_id: str, identity: tuple[int, int] | None) -> bool:
-        """Return whether the watch of a source is one of the folder that is its root now.
+        """Return whether the watch of a source is one of the folder that is its root now, with all
+        its subfolders.
 
         The watch of a deleted folder ends; a new folder may have the same identity.
         """
-        emitters = self._observers[source_id].emitters
-        return self._identities[source_id] == identity and all(one.is_alive() for one in emitters)
+        observer, pending = self._observers[source_id], self._pending[source_id]
+        if self._identities[source_id] != identity:
+            return False
+        if pending.has_new_folders and not isinstance(observer, PollingObserverVFS):
+            pending.has_new_folders = False
+            try:
+                _check_watches_left(observer)
+            except OSError:
+                return False
+        return all(one.is_alive() for one in observer.emitters)
 
     def _watch(self, source: Source) -> None:
         pending = _PendingChanges(source)
-        observer: BaseObserver = Observer()
-        if self._settings.force_polling:
-            observer = PollingObserver(timeout=self._settings.poll_seconds)
-        try:
-            observer.schedule(pending, source.root, recursive=True, event_filter=_WATCHED_EVENTS)
-            observer.start()
-        except OSError as error:
-            log.warning(
-                "file notifications unavailable, polling",
-                source=source.source_id,
-                reason=str(error),
-            )
-            observer = PollingObserver(timeout=self._settings.poll_seconds)
-            observer.schedule(pending, source.root, recursive=True, event_filter=_WATCHED_EVENTS)
-            observer.start()
+        observer: BaseObserver | None = None
+        if not self._settings.force_polling:
+            try:
+                observer = _start(Observer(), pending)
+            except OSError as error:
+                log.warning(
+                    "file notifications unavailable, polling",
+                    source=source.source_id,
+                    reason=str(error),
+                )
+        if observer is None:
+            observer = _start(_make_polling_observer(self._settings.poll_seconds), pending)
         self._pending[source.source_id] = pending
         self._observers[source.source_id] = observer
 
@@ -233,3 +244,39 @@ class Watcher:
         if observer is not None:
             observer.stop()
             observer.join()
+
+
+def _start(observer: BaseObserver, pending: _PendingChanges) -> BaseObserver:
+    """Watch the root of a source with all its subfolders; raises OSError if that fails."""
+    root = pending.source.root
+    try:
+        observer.schedule(pending, root, recursive=True, event_filter=_WATCHED_EVENTS)
+        observer.start()
+        if not isinstance(observer, PollingObserverVFS):
+            _check_watches_left(observer)
+    except OSError:
+        observer.stop()
+        raise
+    return observer
+
+
+def _make_polling_observer(seconds: float) -> BaseObserver:
+    """Return an observer that polls, but for skipped folders.
+
+    It does not follow links: a walk through two that lead to a folder above them would not end.
+    """
+    return PollingObserverVFS(os.lstat, _list_entries, polling_interval=seconds)
+
+
+def _list_entries(folder: str | None) -> Iterator[os.DirEntry[str]]:
+    return (entry for entry in os.scandir(folder) if entry.name not in SKIPPED_FOLDERS)
+
+
+def _check_watches_left(observer: BaseObserver) -> None:
+    """Raise OSError if the kernel has no watch left for this user.
+
+    watchdog raises no error for a subfolder that it cannot watch, only for the folder it is given:
+    here one outside of any source, which needs a watch of its own. Only Linux has such a limit.
+    """
+    if sys.platform == "linux":
+        observer.unschedule(observer.schedule(FileSystemEventHandler(), os.sep))

@@ -34,7 +34,11 @@ from tasks.services import Lazy, Services
 from workers.backend.stores import open_coordinator, open_journal, open_services
 from workers.monitoring.metrics_server import WorkerMetrics
 from workers.processes.broker_consumer import DeadLetterConsumer
-from workers.processes.current_process import detach_inherited_sockets, unique_process_name
+from workers.processes.current_process import (
+    detach_inherited_sockets,
+    stop_with_parent,
+    unique_process_name,
+)
 from workers.processes.heartbeat import Heartbeat, start_child_heartbeat
 from workers.processes.version_check import (
     RETRY_SECONDS,
@@ -57,13 +61,13 @@ def run_worker(
     processes: int,
     notify: Callable[[str], None],
     *,
-    supervised: bool = False,
+    supervisor: int | None = None,
 ) -> int:
     """Run a worker until SIGTERM, and return the exit code.
 
-    notify: called with a line of text when the worker is ready. supervised: exit when the parent
-    process exits. SIGTERM lets running tasks finish within `workers.stop_seconds`; unfinished
-    tasks are redelivered.
+    notify: called with a line of text when the worker is ready. supervisor: id of the parent
+    process, with which the worker ends. SIGTERM lets running tasks finish within
+    `workers.stop_seconds`; unfinished tasks are redelivered.
     """
     # Loaded to reject an invalid file at start, not by the first ingest.
     load_role_classifier(settings.roles.weights)
@@ -76,12 +80,14 @@ def run_worker(
     worker_metrics.bind(app)
 
     def start_after_pool() -> None:
+        if supervisor is not None:
+            stop_with_parent(supervisor)
         worker_metrics.start()
         if QUERY_QUEUE in workload.queues:
             wait_for_own_version(settings, _is_stopping)
 
     app.steps["worker"].add(_start_after_pool(start_after_pool))
-    heartbeat = Heartbeat(settings, app, name, workload.queues, exit_with_parent=supervised)
+    heartbeat = Heartbeat(settings, app, name, workload.queues)
     DeadLetterConsumer.journal = _lazy_journal(settings)
     DeadLetterConsumer.max_message_bytes = settings.workers.message_bytes
     DeadLetterConsumer.metrics = worker_metrics.recorder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 from typing import Self
 
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
@@ -46,12 +45,7 @@ class SubmissionService:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         """Finish the message in progress and stop the threads."""
         self._stopping.set()
         for thread in self._threads:

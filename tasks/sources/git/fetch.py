@@ -46,6 +46,9 @@ _LOGIN_ERRORS = (
     "could not read password",
     "returned error: 403",
 )
+# Messages of git quote the address: what follows needs a space, which no address has.
+_REFUSED_OBJECT_ERRORS = ("fsck error", "error in object", "index-pack failed")
+_REDIRECT_ERRORS = ("from redirection", "returned error: 30")
 _MEMORY_ERRORS = ("out of memory", "cannot allocate", "exceeded maximum")
 _MISSING_REF_ERRORS = ("unadvertised object", "not our ref", "couldn't find remote ref")
 _MISSING_REPOSITORY_ERRORS = (
@@ -180,10 +183,15 @@ def _to_skillbus_error(
         return PermanentError("no repository at this address, or it needs a login")
     if any(sign in low for sign in _MEMORY_ERRORS):
         return PermanentError(f"git refuses what the repository holds: too large ({message})")
-    if "fsck" in low or "error in object" in low or "index-pack failed" in low:
+    if any(sign in low for sign in _REFUSED_OBJECT_ERRORS):
         return PermanentError(f"git refuses what the repository holds: {message}")
-    if "redirect" in low or "returned error: 30" in low:
-        return PermanentError("the address redirects to another one; give that one")
+    if any(sign in low for sign in _REDIRECT_ERRORS):
+        return PermanentError(
+            "the address redirects to another one; give that one, such as the new address of a "
+            "renamed repository, or the same address with .git at its end"
+        )
+    if "mismatched algorithms" in low:
+        return PermanentError("a repository with SHA-256 object ids; only SHA-1 is supported")
     if "shallow capabilities" in low or "not allowed" in low:
         return PermanentError(f"{remote.protocol}: {message}")
     return TransientError(message or "git failed without a message")

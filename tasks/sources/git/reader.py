@@ -31,6 +31,7 @@ from tasks.sources.protocol import (
     SKILL_FILE,
     SkillFolder,
     SkillGoneError,
+    SourceMissingError,
     SourceReader,
     SourceScan,
 )
@@ -46,14 +47,14 @@ def open_git_reader(source: Source, settings: Settings, folder: str = "") -> Ite
     """Open the reader of a git source at its commit. folder: list only this folder, as the reader's
     root.
 
-    Fetches the commit if this machine's mirror does not hold it. Raises TransientError if that
+    Fetches the commit if this machine's mirror does not hold it. Raises SourceMissingError if that
     fails, PermanentError if the commit has no folder at the source's path.
     """
     mirror = Mirror(source, settings)
     try:
         mirror.ensure_commit(source.commit)
     except (PermanentError, TransientError) as error:
-        raise TransientError(
+        raise SourceMissingError(
             f"source {source.source_id}: commit {source.commit[:12]} is not available: {error}"
         ) from None
     root = "/".join(filter(None, (source.path, folder)))

@@ -198,13 +198,15 @@ def iter_folder_members(folder: Path, meter: UploadMeter) -> Iterator[ArchiveMem
         for name in [VIRTUAL_ENVIRONMENT_FILE] if is_environment else sorted(folders + files):
             relative = Path(current, name).relative_to(top).as_posix()
             meter.count_member(relative)
-            if stat.S_ISDIR(os.lstat(name, dir_fd=place).st_mode):
+            stream = _open_plain_file(name, place, relative)
+            if stream is None:
                 continue
-            with _open_plain_file(name, place, relative) as stream:
+            with stream:
                 yield ArchiveMember(relative, _count_chunks(iter_chunks(stream), relative, meter))
 
 
-def _open_plain_file(name: str, folder: int, relative: str) -> BinaryIO:
+def _open_plain_file(name: str, folder: int, relative: str) -> BinaryIO | None:
+    """Open a file without following links; return None for a folder."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(name, flags, dir_fd=folder)
@@ -212,9 +214,12 @@ def _open_plain_file(name: str, folder: int, relative: str) -> BinaryIO:
         if error.errno not in (errno.ELOOP, errno.ENXIO):
             raise UsageError(f"{escape_name(relative)} cannot be read: {error.strerror}") from error
     else:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISREG(mode):
             return os.fdopen(descriptor, "rb")
         os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            return None
     raise ArchiveError(f"{escape_name(relative)}: a link or special; only plain files")
 
 

@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote
 from config.errors import PermanentError, TransientError, transient_disk_errors
 from config.settings import Settings
 from search.fsync import fsync_folder
-from tasks.sources.protocol import SkillFolder, SkillGoneError
+from tasks.sources.protocol import SkillFolder, SkillGoneError, SourceMissingError
 from tasks.sources.uploads.package import read_manifest, read_package, read_package_file
 
 UPLOAD_KIND = "upload"
@@ -233,7 +233,7 @@ class UploadStore:
     def _existing_folder(self, source_id: str) -> Path:
         place = self._source(source_id)
         if not place.is_dir():
-            raise TransientError(
+            raise SourceMissingError(
                 f"source {source_id}: no {place} on this machine; {_SHARE}",
                 public_message=f"source {source_id}: its uploads are not on this machine; {_SHARE}",
             )

@@ -454,12 +454,26 @@ def test_a_redirect_is_not_followed(tmp_path: Path, source: Source) -> None:
         assert asked == []
 
 
-def test_no_server_listens(tmp_path: Path, source: Source) -> None:
+@pytest.mark.parametrize("name", ["x", "redirects", "fsck"])
+def test_no_server_listens(tmp_path: Path, source: Source, name: str) -> None:
+    """Git quotes the address, whose words are not the reason."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    away = replace(source, root=f"http://127.0.0.1:{port}/x.git")
+    away = replace(source, root=f"http://127.0.0.1:{port}/{name}.git")
     with pytest.raises(TransientError, match="connect"):
         Mirror(away, settings(tmp_path / "home")).fetch()
+
+
+def test_object_ids_of_another_length_are_refused(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    bare = str(tmp_path / "long.git")
+    remote.git("init", "-q", "--bare", "-b", "main", "--object-format=sha256", bare)
+    tree = remote.git("-C", bare, "hash-object", "-t", "tree", "-w", os.devnull)
+    commit = remote.git("-C", bare, "commit-tree", "-m", "x", tree)
+    remote.git("-C", bare, "update-ref", "refs/heads/main", commit)
+    with pytest.raises(PermanentError, match="only SHA-1 is supported"):
+        Mirror(replace(source, root=f"file://{bare}"), settings(tmp_path / "home")).fetch()
 
 
 def test_private_addresses_are_refused_before_anything_is_sent(

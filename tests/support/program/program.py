@@ -110,6 +110,11 @@ class ForkServer:
         if self._started.get(timeout=START_SECONDS) < 0:
             raise RuntimeError(f"the fork server ended: {self._errors.read_text()}")
 
+    @property
+    def pid(self) -> int:
+        """Its process id, which is that of the parent of all commands."""
+        return self._server.pid
+
     def _listen(self) -> None:
         assert self._server.stdout is not None
         for line in self._server.stdout:

@@ -175,7 +175,7 @@ class Distributed:
         """
         short = queues or ",".join(one.removeprefix("skillbus.") for one in _QUEUES[workload])
         program = Skillbus(self._server, self.folder / "home", **(self.env | env))
-        count = ("--processes", "1", "--supervised")
+        count = ("--processes", "1", "--supervisor", str(self._server.pid))
         process = program.start("worker", "--queues", short, *count)
         self.workers[name or workload] = Worker(process)
         return self.workers[name or workload]

@@ -98,6 +98,15 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"this is no database")
 
 
+def test_a_library_in_a_folder_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "library.db"
+    SqliteSkillGraph(path, writable=True).close()
+    # Like a read-only file system, this keeps SQLite from creating its files next to the library.
+    (tmp_path / "library.db-wal").mkdir()
+    with pytest.raises(PermanentError, match="make the folder writable, or name a copy"):
+        SqliteSkillGraph(path, writable=False)
+
+
 def test_a_disk_that_fails_during_a_read_is_a_passing_error(tmp_path: Path) -> None:
     path = tmp_path / "library.db"
     graph = SqliteSkillGraph(path, writable=True)

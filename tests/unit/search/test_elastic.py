@@ -23,6 +23,7 @@ from search.elastic.document_codec import (
     vectors_record,
 )
 from search.elastic.index_sets import INDEX_KINDS, IndexIdentity, index_definition, set_name
+from search.elastic.merging import parse_shards
 from search.protocol import TEXT_FIELDS, Filters, LexicalSearch, SkillDocument, VectorSearch
 from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
 from search.text.tokens import tokenize
@@ -217,3 +218,20 @@ class TestCaches:
         cache.put(key("b"), "again", 2)
         cache.evict([key("b"), key("none")])
         assert cache.get([key("b")]) == {}
+
+
+def test_a_merge_waits_for_the_leases_of_copies_that_are_there() -> None:
+    """A statistic of two nodes, as Elasticsearch gives it while one of them is down."""
+    leases = [
+        {"id": "peer_recovery/DK96E_luRoiX5I6cCgX-YA", "retaining_seq_no": 0},
+        {"id": "peer_recovery/s0rzZTW7S-OUdhKyGnyLxA", "retaining_seq_no": 11},
+    ]
+    copy = {
+        "routing": {"state": "STARTED", "primary": True, "node": "s0rzZTW7S-OUdhKyGnyLxA"},
+        "seq_no": {"max_seq_no": 10, "local_checkpoint": 10, "global_checkpoint": 10},
+        "retention_leases": {"primary_term": 1, "version": 2, "leases": leases},
+    }
+    assert list(parse_shards({"x": {"shards": {"0": [copy]}}})) == [(("x", "0"), 10, 11)]
+    follower = {"id": "another-cluster-following", "retaining_seq_no": 7}
+    leases.append(follower)
+    assert list(parse_shards({"x": {"shards": {"0": [copy]}}})) == [(("x", "0"), 10, 7)]

@@ -18,6 +18,7 @@ from tasks.journal.sqlite import SqliteJournal
 from tasks.metrics_recorder import NullMetrics
 from tasks.policies import INGEST, LINK, PLAN, REFINE, DeadlineExceededError, PoisonTaskError
 from tasks.run_task import handle_failure, run_task
+from tasks.sources.protocol import SourceMissingError
 
 
 class Metrics(NullMetrics):
@@ -118,6 +119,7 @@ def test_retries_end_with_the_last_error(services: Any, monkeypatch: pytest.Monk
     [
         (PermanentError("wrong"), "failed"),
         (DeadlineExceededError("late"), "passing"),
+        (SourceMissingError("not mounted"), "passing"),
         (ZeroDivisionError(), "failed"),
     ],
 )

@@ -187,40 +187,48 @@ def test_folders_of_tools_in_a_folder_are_not_read(settings: Settings, tmp_path:
     assert store.read("team", "trips", 10_000) == on_disk
 
 
-def test_a_file_of_a_folder_that_becomes_a_link_is_not_followed(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def to_a_link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.parents[1] / "secret")
+
+
+def to_a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (to_a_link, r"notes\.md.*only plain files"),
+        (to_a_pipe, r"notes\.md.*only plain files"),
+        (Path.unlink, r"notes\.md.* cannot be read: No such file"),
+    ],
+)
+def test_a_file_that_changes_after_its_folder_was_listed_is_refused(
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], None],
+    said: str,
 ) -> None:
     (tmp_path / "secret").write_text("of another user")
     folder = tmp_path / "trips"
     folder.mkdir()
     (folder / "SKILL.md").write_bytes(SKILL)
-    changing = folder / "notes.md"
+    (folder / "notes.md").write_text("plain")
+    opened = os.open
 
-    def to_a_link() -> None:
-        changing.unlink()
-        changing.symlink_to(tmp_path / "secret")
+    def change_and_open(path: Any, *arguments: Any, **options: Any) -> int:
+        if path == "notes.md":
+            change(folder / "notes.md")
+        return opened(path, *arguments, **options)
 
-    def to_a_pipe() -> None:
-        changing.unlink()
-        os.mkfifo(changing)
-
-    store, looked = open_upload_store(settings), os.lstat
-    for change in (to_a_link, to_a_pipe):
-        changing.unlink(missing_ok=True)
-        changing.write_text("plain")
-
-        def look(
-            path: Any, *, dir_fd: int | None = None, change: Callable[[], None] = change
-        ) -> os.stat_result:
-            found = looked(path, dir_fd=dir_fd)
-            if path == "notes.md":
-                change()
-            return found
-
-        with monkeypatch.context() as patched, store.staging() as place:
-            patched.setattr(os, "lstat", look)
-            with pytest.raises(ArchiveError, match=r"notes\.md.*only plain files"):
-                stage_upload(settings, store, place, folder, "team")
+    store = open_upload_store(settings)
+    with monkeypatch.context() as patched, store.staging() as place:
+        patched.setattr(os, "open", change_and_open)
+        with pytest.raises(UsageError, match=said):
+            stage_upload(settings, store, place, folder, "team")
 
 
 def test_one_skill_file_needs_a_path(settings: Settings) -> None:

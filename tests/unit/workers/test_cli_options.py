@@ -197,7 +197,7 @@ def test_status_lines_of_a_library() -> None:
         "unlinked": 3,
         "open_events": 2,
         "open_queries": 0,
-        "oldest_event_seconds": 3.0,
+        "oldest_event_seconds": 7_300.0,
         "oldest_query_seconds": 0.0,
         "dead_letters": 0,
         "sources": [
@@ -215,7 +215,7 @@ def test_status_lines_of_a_library() -> None:
         "with vectors 32 (97.0%)",
         "embedded     33 (100.0%)",
         "links        40 (3 skills to link)",
-        "open         2 events, 0 queries (oldest 3 s)",
+        "open         2 events, 0 queries (oldest 2 h)",
         "dead letters 0",
         "source       team: https://example.org/x.git (never synced)",
     ]

@@ -5,6 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import socket
+import subprocess
+import sys
+
+import pytest
 
 from workers.processes.current_process import detach_inherited_sockets
 
@@ -36,3 +40,27 @@ def test_a_child_does_not_keep_open_the_connections_that_its_parent_closes() -> 
         os.close(reading)
         os.close(writing)
     assert child.exitcode == 0
+
+
+_CHILD = """
+import sys
+from workers.processes.current_process import stop_on_signals, stop_with_parent
+with stop_on_signals() as stop_requested:
+    stop_with_parent(int(sys.argv[1]))
+    print("runs", flush=True)
+    print("stopped" if stop_requested.wait(60) else "still runs")
+"""
+
+
+@pytest.mark.parametrize("parent", ["$$", "1"], ids=["ends", "has ended before"])
+def test_a_worker_does_not_outlive_its_supervisor(parent: str) -> None:
+    with subprocess.Popen(
+        ["/bin/sh", "-c", f'"$@" {parent} & read _', "sh", sys.executable, "-c", _CHILD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as supervisor:
+        assert supervisor.stdin is not None
+        assert supervisor.stdout is not None
+        assert supervisor.stdout.readline() == b"runs\n"
+        supervisor.stdin.close()
+        assert supervisor.stdout.read() == b"stopped\n"

@@ -65,6 +65,23 @@ def test_any_address_where_something_else_protects_it(text: str, address: tuple[
     assert parse_listen_address(text, unprotected=True) == address
 
 
+def test_an_address_that_cannot_be_listened_at_is_refused_with_advice() -> None:
+    with bind_socket(("127.0.0.1", 0)) as taken:
+        address = taken.getsockname()
+        with (
+            pytest.raises(UsageError, match="in use; choose another port"),
+            bind_socket((address[0], address[1])),
+        ):
+            pass
+    with (
+        pytest.raises(
+            UsageError, match=r"\[2001:db8::1\]:8765: .*; name an address of this machine"
+        ),
+        bind_socket(("2001:db8::1", 8765)),
+    ):
+        pass
+
+
 def test_small_answers_are_sent_at_once() -> None:
     """asyncio sets TCP_NODELAY where the protocol is named, and what is accepted inherits it."""
     with bind_socket(("127.0.0.1", 0)) as port:

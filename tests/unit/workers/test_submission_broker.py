@@ -20,6 +20,7 @@ from workers.queue.broker import get_submission_broker
         "redis://[::1/0",
         "http://127.0.0.1:6379",
         "127.0.0.1:6379",
+        "redis://127.0.0.1:6379/events",
     ],
 )
 def test_an_address_of_no_broker_is_refused(address: str) -> None:
@@ -33,3 +34,24 @@ def test_an_address_of_no_broker_is_refused(address: str) -> None:
     )
     with pytest.raises(UsageError, match=r"^servers\.broker is not the address of a broker"):
         server_broker_config(servers)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "redis://127.0.0.1/0?socket_timeout=abc",
+        "redis://127.0.0.1/0?unknown=1",
+        "redis://127.0.0.1/0?ssl_cert_reqs=none",
+        "rediss://127.0.0.1/0?ssl_cert_reqs=sometimes",
+        "amqp://127.0.0.1//?heartbeat=abc",
+        "amqps://127.0.0.1//?ssl_cert_reqs=none",
+    ],
+)
+def test_parameters_that_a_client_library_refuses_are_refused_at_the_start(address: str) -> None:
+    with pytest.raises(UsageError, match=r"^submissions\.broker: the parameter \w+ is unknown or"):
+        get_submission_broker(Settings(submissions={"broker": address}))
+
+
+def test_parameters_of_tls_are_passed_on() -> None:
+    address = "rediss://127.0.0.1:6380/2?ssl_cert_reqs=required&ssl_ca_certs=/etc/ca.pem"
+    assert get_submission_broker(Settings(submissions={"broker": address})).url == address

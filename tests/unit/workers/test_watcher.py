@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from watchdog.events import (
@@ -15,7 +17,8 @@ from watchdog.events import (
     FileModifiedEvent,
     FileMovedEvent,
 )
-from watchdog.observers import Observer
+from watchdog.observers import Observer, inotify_c
+from watchdog.observers.polling import PollingObserverVFS
 
 from config.errors import PermanentError
 from graph.records import SkillState, Source
@@ -217,6 +220,68 @@ def test_a_root_that_is_replaced_is_watched_anew(
             time.sleep(0.5)
             write_skill(root, "loom-setup")
             wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
+
+
+@pytest.mark.parametrize("room", [0, 2, 8], ids=["none", "at the start", "of new folders"])
+def test_a_source_with_more_folders_than_watches_is_polled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """The limit of the kernel applies to all processes of a user: the test answers in its place."""
+    add_watch: Any = inotify_c.inotify_add_watch
+    rm_watch: Any = inotify_c.inotify_rm_watch
+    watched: set[int] = set()
+
+    def add_within_limit(descriptor: int, path: bytes, mask: int) -> int:
+        if len(watched) >= room:
+            ctypes.set_errno(errno.ENOSPC)
+            return -1
+        number = int(add_watch(descriptor, path, mask))
+        watched.add(number)
+        return number
+
+    def remove(descriptor: int, number: int) -> int:
+        watched.discard(number)
+        return int(rm_watch(descriptor, number))
+
+    monkeypatch.setattr(watcher, "_REFRESH_SECONDS", 0.1)
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", add_within_limit)
+    monkeypatch.setattr(inotify_c, "inotify_rm_watch", remove)
+    root = tmp_path / "crafts"
+    for name in ("loom-setup", "kiln-firing", "knot-tying"):
+        write_skill(root, name)
+    watch = {"poll_seconds": 0.1, "rescan_seconds": 3_600}
+    with tiny_backend(tmp_path / "home", embeds="nothing", watch=watch) as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+        wait_for(lambda: len(published(backend)) == 3)
+        with Watcher(backend) as watching:
+            names = [f"new-{number}" for number in range(6)]
+            for name in names:
+                write_skill(root, name)
+            wait_for(lambda: len(published(backend)) == 9, 20)
+            wait_for(lambda: isinstance(watching._observers["crafts"], PollingObserverVFS), 20)
+            for name in names:
+                write_skill(root, name, "Edited")
+            wait_for(lambda: count_edited(backend) == len(names), 20)
+        assert not watched
+
+
+def test_links_in_a_circle_do_not_keep_a_folder_from_being_polled(tmp_path: Path) -> None:
+    root = tmp_path / "crafts"
+    write_skill(root, "loom-setup")
+    for name in ("one", "two"):
+        (root / name).symlink_to(root)
+    watch = {"force_polling": True, "poll_seconds": 0.1}
+    with tiny_backend(tmp_path / "home", embeds="nothing", watch=watch) as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+        wait_for(lambda: len(published(backend)) == 1)
+        with Watcher(backend):
+            write_skill(root, "kiln-firing")
+            wait_for(lambda: len(published(backend)) == 2, 20)
+
+
+def count_edited(backend: EmbeddedBackend) -> int:
+    """The number of skills whose description says that they were edited."""
+    return sum("Edited" in entry.description for entry in backend.graph.get_entries())
 
 
 @pytest.mark.parametrize("refused", ["submit", "graph"])

@@ -32,6 +32,7 @@ from workers.cli.common import (
 from workers.cli.library.events import submit_and_wait
 from workers.cli.library.sync import EMBEDDED, sync_source
 from workers.cli.parameter_types import NumberRange
+from workers.console.text_display import format_duration
 from workers.library.access.reader_views import check_new_source_id
 from workers.monitoring.status import source_status
 
@@ -228,7 +229,7 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
                 "yes" if row["reachable"] else "no",
                 row.get("branch") or "-",
                 " ".join(row["groups"]) or "-",
-                f"{row['lag_seconds']:.0f} s ago" if row["last_success"] else "never",
+                f"{format_duration(row['lag_seconds'])} ago" if row["last_success"] else "never",
                 row["root"] + (f" ({row['last_error']})" if row.get("last_error") else ""),
             )
             for row in rows

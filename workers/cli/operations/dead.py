@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 
 import click
 
 from config.errors import MisconfiguredError, NotFoundError, TransientError, UsageError
 from config.settings import Settings
 from skills.bundle.escaping import escape_terminal_line
-from tasks.journal.protocol import MAX_DEAD_LETTERS, DeadLetter, Journal
+from tasks.journal.protocol import MAX_DEAD_LETTERS, Journal
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.audited import audited
 from workers.cli.common import (
     format_count,
+    format_time,
     json_option,
     print_json,
     print_table,
@@ -59,18 +59,17 @@ def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
     if not letters:
         click.echo("no dead letters")
         return
-    rows = [
-        (
-            letter.id,
-            _format_time(letter),
-            letter.task or "(unreadable)",
-            ", ".join(letter.ids),
-            letter.reason,
-        )
-        for letter in letters
-    ]
     print_table(
-        [(*row[:-2], shorten(row[-2], 40), shorten(row[-1], 200)) for row in rows],
+        [
+            (
+                letter.id,
+                format_time(letter.failed_at),
+                letter.task or "(unreadable)",
+                shorten(", ".join(letter.ids), 40),
+                shorten(letter.reason, 200),
+            )
+            for letter in letters
+        ],
         ("id", "failed at", "task", "ids", "reason"),
     )
     if total > len(letters):
@@ -89,7 +88,7 @@ def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
         print_json(dead_letter_data(letter))
         return
     click.echo(f"id        {letter.id}")
-    click.echo(f"failed at {_format_time(letter)}")
+    click.echo(f"failed at {format_time(letter.failed_at)}")
     task = escape_terminal_line(letter.task) or "none (unreadable message)"
     click.echo(f"task      {task}")
     for one in letter.ids:
@@ -210,7 +209,3 @@ def _report(
                 )
     if any(one["state"] == "refused" for one in done):
         ctx.exit(EXIT_FAILED)
-
-
-def _format_time(letter: DeadLetter) -> str:
-    return datetime.fromtimestamp(letter.failed_at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -11,6 +11,7 @@ import click
 from skills.bundle.escaping import show_invisible
 from workers.backend.status import read_status
 from workers.cli.common import json_option, print_json, read_settings
+from workers.console.text_display import format_duration
 
 _LABEL_WIDTH = len("dead letters")
 
@@ -59,7 +60,7 @@ def _server_lines(report: Mapping[str, Any]) -> list[str]:
         lines.append(_line("worker", f"{worker['worker']}: {queues}"))
         for task in worker["running"]:
             name = task["task"].removeprefix("skillbus.")
-            running = f"{name} for {task['seconds']:.0f} s: {_first_ids(task['ids'])}"
+            running = f"{name} for {format_duration(task['seconds'])}: {_first_ids(task['ids'])}"
             lines.append(_line("  running", running))
     if report["workers"] == []:
         lines.append(_line("workers", "none running; start `skillbus worker`"))
@@ -77,12 +78,15 @@ def _first_ids(ids: list[str]) -> str:
     return ", ".join(ids[:3]) + more if ids else "everything pending"
 
 
+def _oldest(seconds: float | None) -> str:
+    return f" (oldest {format_duration(seconds)})" if seconds else ""
+
+
 def _library_lines(report: Mapping[str, Any]) -> list[str]:
     """Return lines about catalog and journal; none for a store that did not answer."""
     lines = []
     if (counts := report["skills"]) is not None:
-        lag = report.get("oldest_waiting_seconds")
-        pending = f"{counts['waiting']} pending" + (f" (oldest {lag:.0f} s)" if lag else "")
+        pending = f"{counts['waiting']} pending{_oldest(report.get('oldest_waiting_seconds'))}"
         skills = f"{counts['published']} published, {pending}, {counts['failed']} failed"
         skills += f", {counts['held']} held for review" if counts.get("held") else ""
         lines += [
@@ -96,8 +100,7 @@ def _library_lines(report: Mapping[str, Any]) -> list[str]:
         lines.append(_line("reviews", f"{what}; see `skillbus review list`"))
     if report["open_events"] is not None:
         oldest = max(report["oldest_event_seconds"], report["oldest_query_seconds"])
-        since = f" (oldest {oldest:.0f} s)" if oldest else ""
-        jobs = f"{report['open_events']} events, {report['open_queries']} queries{since}"
+        jobs = f"{report['open_events']} events, {report['open_queries']} queries{_oldest(oldest)}"
         lines += [_line("open", jobs), _line("dead letters", str(report["dead_letters"]))]
     if (model := report.get("language_model")) is not None:
         lines += _model_lines(model)
@@ -133,7 +136,8 @@ def _consumer_line(consumer: Mapping[str, Any]) -> str:
     """Return a line about a consumer of submissions: its counts and its state."""
     queued = "?" if consumer["waiting"] is None else consumer["waiting"]
     last = consumer["last_message"]
-    ago = f" (last message {max(0.0, time.time() - last):.0f} s ago)" if last else ""
+    age = format_duration(max(0.0, time.time() - (last or 0.0)))
+    ago = f" (last message {age} ago)" if last else ""
     state = consumer["problem"] or ("connected" if consumer["connected"] else "not connected")
     return _line(
         "consumer",
@@ -148,6 +152,7 @@ def _source_line(source: Mapping[str, Any]) -> str:
     text = f"{source['source_id']}: {source['root']}"
     if source["kind"] == "git":
         lag = source["lag_seconds"]
-        text += f" (last synced {lag:.0f} s ago)" if lag is not None else " (never synced)"
+        synced = "never synced" if lag is None else f"last synced {format_duration(lag)} ago"
+        text += f" ({synced})"
         text += f": {source['last_error']}" if source["last_error"] else ""
     return _line("source", text)

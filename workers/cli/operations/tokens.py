@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -12,7 +11,14 @@ import click
 from config.errors import UsageError
 from workers.backend.home import create_home
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_table, print_to_stderr, read_settings
+from workers.cli.common import (
+    format_time,
+    json_option,
+    print_json,
+    print_table,
+    print_to_stderr,
+    read_settings,
+)
 from workers.http.tokens import TokenScope, open_token_store
 
 _UNIT_SECONDS = {"m": 60, "h": 3_600, "d": 86_400}
@@ -75,7 +81,7 @@ def add(
                 "name": name,
                 "scope": scope,
                 "groups": sorted(set(groups)),
-                "expires": _format_time(ends) if ends else None,
+                "expires": format_time(ends) if ends else None,
                 "token": secret,
             }
         )
@@ -98,8 +104,8 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
             "name": token.name,
             "scope": token.scope,
             "groups": list(token.groups),
-            "created": _format_time(token.created),
-            "expires": _format_time(token.expires) if token.expires else None,
+            "created": format_time(token.created),
+            "expires": format_time(token.expires) if token.expires else None,
             "expired": token.is_expired(now),
         }
         for token in open_token_store(read_settings(ctx)).all()
@@ -141,7 +147,3 @@ def parse_duration(text: str, option: str) -> int:
     if found is None or not int(found[1]):
         raise UsageError(f"{option} {text}: write minutes, hours or days, as 30m, 12h or 90d")
     return int(found[1]) * _UNIT_SECONDS[found[2]]
-
-
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

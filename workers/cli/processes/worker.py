@@ -25,9 +25,9 @@ from workers.processes.workloads import describe_workloads, parse_workload, reso
     show_default=True,
     help="Child processes per worker; each loads its own model.",
 )
-@click.option("--supervised", is_flag=True, hidden=True, help="Exit when the parent process exits.")
+@click.option("--supervisor", type=int, hidden=True, help="Process id of the parent, to end with.")
 @click.pass_context
-def worker(ctx: click.Context, queues: str | None, processes: int, supervised: bool) -> None:
+def worker(ctx: click.Context, queues: str | None, processes: int, supervisor: int | None) -> None:
     """Run tasks of a distributed deployment until interrupted.
 
     Links have one writer, so keep a single worker on `link`.
@@ -56,4 +56,4 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervised: b
         if (present := resolve_queue_name(name)) != name:
             print_to_stderr(f"warning: the queue {name} is called {present} now")
     workload = parse_workload(names)
-    sys.exit(run_worker(settings, workload, processes, print_to_stderr, supervised=supervised))
+    sys.exit(run_worker(settings, workload, processes, print_to_stderr, supervisor=supervisor))
