@@ -34,6 +34,7 @@ _KINDS = {
 _OPENER = re.compile(r"(?:if|when|otherwise)\b|如果|当(?!前|然|天|地)|否则|若", re.IGNORECASE)
 _CONNECTIVE = re.compile(r"(?:or|and)\b|(?:e\.g\.|i\.e\.)|或者|以及|并且|例如", re.IGNORECASE)
 _MARKS = " \t*_`>~"
+_COLONS = (":", "：")
 _SENTENCE_BREAK = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _BOLD_LINE = re.compile(r"(\*\*|__)[^*_]{1,100}\1")
 
@@ -60,8 +61,9 @@ def split_blocks(
     All roles are `concept` with confidence 0. A paragraph is a lead-in if it ends in a colon, is a
     single bold line, or has a last sentence that begins with if, when or otherwise. A lead-in is
     joined with a paragraph after it, and is the `lead_in` of a list, table or code block after it.
-    A paragraph that begins with or, and, e.g. or i.e. is joined with the paragraph or list item
-    before it.
+    A list item that ends in a colon is the `lead_in` of a block other than an item after it:
+    many authors do not indent the command of a numbered step. A paragraph that begins with or, and,
+    e.g. or i.e. is joined with the paragraph or list item before it.
     """
     sections = _sections(blocks, body_line)
     drafts: list[_PassageDraft] = []
@@ -114,11 +116,11 @@ def _add_block(
             )
         return
     tokens = _tokens(lines, block.first, block.last)
-    introduces = block.type is BlockType.PARAGRAPH and _introduces(lines, block)
+    introduces = _introduces(lines, block)
     if before is not None and _joins_previous(lines, block, before, tokens):
         before.last = block.last
         before.tokens += tokens
-        before.introduces = introduces and before.kind is PassageKind.PARAGRAPH
+        before.introduces = introduces
         return
     draft = _PassageDraft(_KINDS[block.type], section, block.first, block.last, tokens, "", lead)
     draft.introduces = introduces
@@ -133,7 +135,7 @@ def _joins_previous(
         return True
     if block.type is not BlockType.PARAGRAPH or before.tokens + tokens > MAX_JOINED_TOKENS:
         return False
-    if before.introduces:
+    if before.introduces and before.kind is PassageKind.PARAGRAPH:
         return True
     if before.kind not in (PassageKind.PARAGRAPH, PassageKind.LIST_ITEM):
         return False
@@ -146,17 +148,20 @@ def _find_lead_in(
     """Index of the draft that introduces a block, -1 without one."""
     if before is None:
         return -1
-    if before.introduces:
-        return len(drafts) - 1
     if block.type is BlockType.ITEM and before.kind is PassageKind.LIST_ITEM:
         return before.lead
-    return -1
+    return len(drafts) - 1 if before.introduces else -1
 
 
 def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
-    """Return whether a paragraph is a lead-in of the block after it."""
+    """Return whether a paragraph or list item is a lead-in of the block after it."""
+    if block.type is BlockType.ITEM:
+        # The last line alone: an item that ends in a code block introduces nothing.
+        return lines[block.last - 1].rstrip(_MARKS).endswith(_COLONS)
+    if block.type is not BlockType.PARAGRAPH:
+        return False
     text = " ".join(lines[block.first - 1 : block.last][-3:]).strip(_MARKS)
-    if text.endswith((":", "：")):
+    if text.endswith(_COLONS):
         return True
     if block.first == block.last and _BOLD_LINE.fullmatch(lines[block.first - 1].strip()):
         return True

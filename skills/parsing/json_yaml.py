@@ -12,12 +12,9 @@ from typing import TypeAlias
 
 import yaml
 
-from skills.parsing.strict_yaml import YamlError, YamlLimits
+from skills.parsing.strict_yaml import YamlError, YamlLimits, get_line, parse_events
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
-
-_Loader: type[yaml.BaseLoader] | type[yaml.CBaseLoader]
-_Loader = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
 
 _TAG = "tag:yaml.org,2002:"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
@@ -39,13 +36,7 @@ def parse_json_yaml(text: str, limits: YamlLimits) -> JsonValue:
     """
     if len(text) > limits.max_bytes:
         raise YamlError("longer than the limit", 0)
-    try:
-        return _Reader(yaml.parse(text, Loader=_Loader), limits).read_document()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise YamlError(error.problem or "bad syntax", mark.line if mark else 0) from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise YamlError("a character that YAML does not allow", 0) from error
+    return _Reader(parse_events(text), limits).read_document()
 
 
 class _Reader:
@@ -65,7 +56,7 @@ class _Reader:
         return None
 
     def _read(self, event: yaml.Event, depth: int) -> JsonValue:
-        line = event.start_mark.line if event.start_mark else 0
+        line = get_line(event)
         self._values += 1
         if depth > self._limits.max_depth or self._values > self._limits.max_values:
             raise YamlError("nested too deeply or too many values", line)
@@ -88,7 +79,7 @@ class _Reader:
     def _read_mapping(self, depth: int) -> dict[str, JsonValue]:
         mapping: dict[str, JsonValue] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            line = event.start_mark.line if event.start_mark else 0
+            line = get_line(event)
             key = self._read(event, depth + 1)
             if not isinstance(key, str):
                 raise YamlError("a key that is not a text", line)

@@ -13,6 +13,8 @@ _KEY = re.compile(r"([\"']?)([^\W\d][\w .\-/]{0,60}?)\1[ \t]*:(?:[ \t]+(.*)|$)")
 _COMMENT = re.compile(r"(?:^|\s)#(?:\s|$)")
 _ENDED = re.compile(r"(\"(?:\\.|[^\"\\])*\"|'(?:''|[^'])*'|\[[^\]]*\])\s+#")
 """A quoted text or a list, with a comment after it."""
+_ENTRY = re.compile(r"(?:\s*(?:\"(?:\\.|[^\"\\])*\"|'(?:''|[^'])*'))?[^,]*")
+"""An entry of a list in brackets: a comma in quotes does not end it."""
 _BLOCK = re.compile(r"([|>])[+\-0-9]*[ \t]*(?:#.*)?")
 _DEPTH = 6
 
@@ -78,7 +80,7 @@ def _value(first: str, rest: Sequence[str], depth: int) -> YamlValue:
         filled = [_drop_comment(line) for line in filled]
     text = " ".join([first, *(line.strip() for line in filled)]).strip()
     if text.startswith("[") and text.endswith("]"):
-        return [_unquote(part.strip()) for part in text[1:-1].split(",") if part.strip()]
+        return [_unquote(part.strip()) for part in _ENTRY.findall(text[1:-1]) if part.strip()]
     return _unquote(text)
 
 

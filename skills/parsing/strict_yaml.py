@@ -47,14 +47,7 @@ def parse_strict_yaml(text: str, limits: YamlLimits) -> YamlDocument:
     Raises YamlError.
     """
     result = YamlDocument()
-    try:
-        reader = _Reader(yaml.parse(text, Loader=_Loader), limits, result)
-        value = reader.document()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise YamlError(error.problem or "bad syntax", mark.line if mark else 0) from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise YamlError("a character that YAML does not allow", 0) from error
+    value = _Reader(parse_events(text), limits, result).document()
     if isinstance(value, dict):
         result.mapping = value
     elif value in ("", None):
@@ -62,7 +55,19 @@ def parse_strict_yaml(text: str, limits: YamlLimits) -> YamlDocument:
     return result
 
 
-def _line(event: yaml.Event) -> int:
+def parse_events(text: str) -> Iterator[yaml.Event]:
+    """Yield the events of a YAML text. Raises YamlError."""
+    try:
+        yield from yaml.parse(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise YamlError(error.problem or "bad syntax", mark.line if mark else 0) from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise YamlError("a character that YAML does not allow", 0) from error
+
+
+def get_line(event: yaml.Event) -> int:
+    """Return the line of an event, counted from 0."""
     return event.start_mark.line if event.start_mark else 0
 
 
@@ -86,7 +91,7 @@ class _Reader:
         return None
 
     def _value(self, event: yaml.Event, depth: int) -> YamlValue:
-        line = _line(event)
+        line = get_line(event)
         self._values += 1
         if depth > self._limits.max_depth or self._values > self._limits.max_values:
             raise YamlError("nested too deeply or too many values", line)
@@ -99,20 +104,19 @@ class _Reader:
             return items
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(depth)
-        text = (
-            replace_invalid_characters(event.value) if isinstance(event, yaml.ScalarEvent) else ""
-        )
-        if isinstance(event, yaml.ScalarEvent):
-            if event.implicit[0] and not event.style and text in ("null", "~", "Null", "NULL"):
-                text = ""
-            if event.anchor:
-                self._anchors[event.anchor] = text
+        if not isinstance(event, yaml.ScalarEvent):
+            return ""
+        text = replace_invalid_characters(event.value)
+        if event.implicit[0] and not event.style and text in ("null", "~", "Null", "NULL"):
+            text = ""
+        if event.anchor:
+            self._anchors[event.anchor] = text
         return text
 
     def _mapping(self, depth: int) -> YamlMapping:
         mapping: YamlMapping = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            line = _line(event)
+            line = get_line(event)
             key = self._value(event, depth + 1)
             if not isinstance(key, str):
                 raise YamlError("a key that is not a scalar", line)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from skills.parsing.front_matter_fields import FrontmatterFields, unique_texts
 from skills.record import Passage, PassageKind, Section, SiblingFile
+from skills.scanner.data_files import word_set
 from skills.token_count import count_tokens
 
 _FIELDS = ("tool-ecosystem", "framework", "frameworks", "python-tools", "stack", "packages", "bins")
@@ -22,55 +23,15 @@ _INSTALL = re.compile(
 )
 _PACKAGE = re.compile(r"@?[A-Za-z][\w.@/-]{1,60}")
 _FORMAT = re.compile(r"(?<![\w/.])\.([a-z][a-z0-9]{1,4})\b(?!\.)")
-_SHELL_WORDS = frozenset(
-    [
-        "if",
-        "then",
-        "else",
-        "elif",
-        "fi",
-        "for",
-        "do",
-        "done",
-        "while",
-        "until",
-        "case",
-        "esac",
-        "function",
-        "return",
-        "in",
-        "echo",
-        "cd",
-        "export",
-        "set",
-        "source",
-        "exit",
-        "true",
-        "false",
-        "local",
-        "read",
-        "printf",
-        "test",
-        "shift",
-        "eval",
-        "exec",
-        "unset",
-        "trap",
-        "wait",
-        "mkdir",
-        "cat",
-        "rm",
-        "ls",
-        "cp",
-        "mv",
-        "touch",
-        "chmod",
-        "sleep",
-        "head",
-        "tail",
-    ]
+_NO_COMMANDS = word_set(
+    "if then else elif fi for do done while until case esac function return in echo cd export set "
+    "source exit true false local read printf test shift eval exec unset trap wait mkdir cat rm ls "
+    "cp mv touch chmod sleep head tail import from with def class except break continue"
 )
+"""Words of the shell, commands of every system, and words of programs in a shell's quotes."""
+_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]{0,3}[\"'\\]?([A-Za-z_]\w{0,60})")
 _SHELL_LINES = 400
+_MAX_COMMAND_CHARACTERS = 2_000
 
 
 def find_tools(
@@ -79,7 +40,7 @@ def find_tools(
     """Return names of tools: from fields, languages and commands of code, and file formats."""
     found = [item.lower() for item in fields.get_scalars(*_FIELDS) if not item.isdigit()]
     found += [match.lower() for match in _FORMAT.findall(summary)]
-    left = _SHELL_LINES
+    left, open_end = _SHELL_LINES, ""
     for passage in passages:
         if passage.kind is not PassageKind.CODE:
             continue
@@ -88,22 +49,35 @@ def find_tools(
         if passage.language in _SHELL and left > 0:
             block = lines[passage.first_line - 1 : passage.last_line][:left]
             left -= len(block)
-            found += _commands(block)
+            # A long block is several passages; only the first of them has the opening fence.
+            is_next_part = not block[0].lstrip().startswith(("```", "~~~"))
+            names, open_end = _commands(block, open_end if is_next_part else "")
+            found += names
     return unique_texts(found)
 
 
-def _commands(lines: Sequence[str]) -> list[str]:
-    """Return the first words of commands, and the packages that commands install."""
+def _commands(lines: Sequence[str], end: str) -> tuple[list[str], str]:
+    """Return the first words of commands, and the packages that commands install.
+
+    end: the last line of the here-document in which the lines begin, "" without one. The same is
+    returned for the end of the lines. Lines of here-documents are no commands.
+    """
     found: list[str] = []
     continued = False
     for line in lines:
-        if len(line) < 2_000 and not continued and (match := _COMMAND.match(line)):
-            if match[1] not in _SHELL_WORDS and not line[match.end() :].startswith(" ="):
+        if end:
+            end = "" if line.strip() == end else end
+            continue
+        short = line[:_MAX_COMMAND_CHARACTERS]
+        if not continued and (match := _COMMAND.match(short)):
+            if match[1] not in _NO_COMMANDS and not short[match.end() :].startswith(" ="):
                 found.append(match[1])
-            for names in _INSTALL.findall(line):
+            for names in _INSTALL.findall(short):
                 found += [name.lower() for name in names.split() if _PACKAGE.fullmatch(name)]
         continued = line.endswith("\\")
-    return found
+        if opened := _HERE_DOCUMENT.search(short):
+            end = opened[1]
+    return found, end
 
 
 def find_entrypoints(files: Sequence[SiblingFile]) -> tuple[str, ...]:

@@ -107,17 +107,15 @@ def test_features_are_the_same_in_every_process() -> None:
         "from tests.unit.skills.test_role_classifier import TEXT, blocks_of, extract_features\n"
         "print(extract_features(blocks_of(TEXT)).places.tolist())"
     )
-    runs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert runs == {f"{extract_features(blocks_of(TEXT)).places.tolist()}\n"}
+    # This process has another seed of hashes.
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": "1", "PYTHONPATH": "."},
+    ).stdout
+    assert found == f"{extract_features(blocks_of(TEXT)).places.tolist()}\n"
 
 
 def test_probabilities_are_those_of_a_plain_computation() -> None:

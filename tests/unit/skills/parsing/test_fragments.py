@@ -77,6 +77,17 @@ def test_code_and_tables_keep_their_lead_in() -> None:
     assert found[1].language == "sh"
 
 
+def test_an_item_ending_in_a_colon_introduces_code_and_tables_after_it() -> None:
+    def leads(text: str) -> list[int]:
+        return [passage.lead_in for passage in passages(text)]
+
+    assert leads("Steps:\n\n1. Run:\n```sh\nls\n```\n2. 写入：\n\n```\na\n```") == [-1, 0, 1, -1, 3]
+    assert leads("- **Values:**\n| a | b |\n|--|--|\n| 1 | 2 |") == [-1, 0]
+    assert leads("- A:\n- B\n\n```sh\nls\n```") == [-1, -1, -1]
+    assert leads("- a\n  ```yaml\n  key:\n  ```\n\n```sh\nls\n```") == [-1, -1]
+    assert ranges("- Note:\n\nOpen the file.") == [(1, 1), (3, 3)]
+
+
 def test_long_code_is_split_at_blank_lines() -> None:
     inner = ["a = 1", "b = 2", "", "c = 3", "d = 4", "", "e = 5", "f = 6", "g = 7", "", "h", "i"]
     text = "\n".join(["```python", *inner, "```"])

@@ -261,3 +261,8 @@ def test_loose_lists_of_mappings() -> None:
 
 def test_loose_text_behind_a_quote_is_kept() -> None:
     assert loose('a: "One." Two.\nb: c') == {"a": "One. Two.", "b": "c"}
+
+
+def test_loose_lists_keep_commas_in_quotes() -> None:
+    found = loose('a: ["x, y", \'p, q\', z, , "open, e]\nb: c: d')
+    assert found["a"] == ["x, y", "p, q", "z", "open", "e"]

@@ -61,6 +61,14 @@ def test_tooling_from_code_and_description() -> None:
     assert record(NAMED, body).tooling == ("xlsx", "bash", "pip", "openpyxl", "duckdb", "python")
 
 
+def test_lines_of_programs_in_shell_code_are_no_tools() -> None:
+    inner = "\n".join(f"query{n} x" for n in range(12))
+    shell = f"jq .\npython3 - <<'PY'\nimport os\n\n{inner}\nPY\nxsv count\n"
+    quoted = 'node -e "\nimport os\nfrom x\n"\ncat <<EOF\nnever closed'
+    body = f"```sh\n{shell}```\n\n```sh\n{quoted}\n```\n\n```sh\nduckdb x\n```"
+    assert record(NAMED, body).tooling == ("xlsx", "sh", "jq", "python3", "xsv", "node", "duckdb")
+
+
 def test_example_tasks() -> None:
     found = record(NAMED, '## Example prompts\n\n- "Sum the column"\n- Plot it\n')
     assert found.example_tasks == ("Sum the column", "Plot it")
