@@ -280,14 +280,14 @@ class TestAsk:
         ask(page, "fire a stoneware vase in the electric kiln")
         query_id = urlsplit(page.url).path.rpartition("/")[2]
         page.get_by_label("Skill", exact=True).select_option("crafts:kiln-firing")
-        page.get_by_label("What it was").select_option("helped")
+        page.get_by_label("Outcome", exact=True).select_option("helped")
         page.get_by_role("button", name="Report").click()
         expect(page.get_by_role("status")).to_contain_text("Reported")
         listed = page.get_by_role("listitem").filter(has_text="helped by person")
         while listed.count() == 0:
             page.reload()
         expect(listed).to_contain_text("crafts:kiln-firing")
-        page.get_by_label("What it was").select_option("rejected:wrong_step")
+        page.get_by_label("Outcome", exact=True).select_option("rejected:wrong_step")
         page.get_by_label("Skill", exact=True).select_option("crafts:kiln-firing")
         page.get_by_role("button", name="Report").click()
         records = served.skillbus("audit", "--json").data
