@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from fastapi.testclient import TestClient
 
 from search.revision_history import Pin
 from skills.events import SourceChanged, new_event
+from tasks.journal.protocol import DeadLetter
+from tasks.policies import LINK
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
 from workers.backend.embedded import EmbeddedBackend
@@ -130,8 +133,8 @@ def test_tasks_of_other_versions_do_not_break_the_page_of_work(
 @pytest.mark.parametrize(
     ("unknown", "shown", "left_out"),
     [
-        (_CATALOG, "Events open", "Skills wait for ingest"),
-        (_JOURNAL, "Skills wait for ingest", "Events open"),
+        (_CATALOG, "Events open", "Skills to ingest"),
+        (_JOURNAL, "Skills to ingest", "Events open"),
     ],
 )
 def test_the_page_of_work_leaves_out_counts_of_a_server_that_is_away(
@@ -148,6 +151,44 @@ def test_the_page_of_work_leaves_out_counts_of_a_server_that_is_away(
     assert page.status_code == 200
     assert (shown in page.text, left_out in page.text) == (True, False)
     assert ("The catalog does not answer" in page.text) == (unknown is _CATALOG)
+
+
+def test_the_page_of_sources_does_without_counts_of_the_catalog(
+    backend: EmbeddedBackend, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = backend.get_status() | dict.fromkeys(_CATALOG)
+    monkeypatch.setattr(backend, "get_recent_status", lambda: status)
+    page = client.get("/console/sources")
+    assert (page.status_code, "crafts" in page.text) == (200, True)
+    assert "The catalog did not answer" in page.text
+
+
+def test_the_page_of_work_says_how_many_dead_letters_there_are(backend: EmbeddedBackend) -> None:
+    client = make_client(backend, TokenScope.ADMIN)
+    now = time.time()
+    for number in range(24):
+        letter = DeadLetter(f"letter-{number}", LINK.name, (), "by zero", 1, "", "", now - number)
+        backend.journal.add_dead_letter(letter)
+    page = client.get("/console/work").text
+    assert page.count('id="letter-') == 20
+    assert "The newest 20 of 24" in page
+    (more,) = re.findall(r'href="(\S+)#letters">Show more', page)
+    page = client.get(html.unescape(more)).text
+    assert page.count('id="letter-') == 24
+    assert "Show more" not in page
+
+
+def test_a_skill_that_was_never_published_has_no_published_text(tmp_path: Path) -> None:
+    root = write_skill(tmp_path / "crafts", "kiln-firing").parent
+    with tiny_backend(tmp_path / "home", policy={"review": ["crafts"]}) as backend:
+        backend.accept(new_event(SourceChanged(source_id="crafts", root=str(root)), "tests"))
+        settle(backend)
+        (held,) = backend.review_lister.list_items()
+        client = make_client(backend, TokenScope.ADMIN)
+        page = client.get(f"/console/skills/{held.skill_id}?seq={held.seq}").text
+    assert "No revision is published." in page
+    assert "published unknown" not in page
+    assert "Show the published" not in page
 
 
 def test_a_finding_after_the_first_page_of_a_text_leads_to_its_line(
