@@ -28,6 +28,7 @@ from workers.http.jobs import get_visible_job
 from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
 from workers.http.routes.operations.dead_letters import discard_letter
 from workers.http.routes.operations.events import (
+    MAX_LISTED,
     ListedEvent,
     TaskRunData,
     describe_event,
@@ -165,6 +166,7 @@ def _render_now(backend: StoreBackend, pages: Pages, caller: Caller, hours: int)
         ranges=RANGES,
         address=WorkPageQuery(hours=hours).url(),
         events=list_recent_events(backend, caller),
+        most_events=MAX_LISTED,
         is_admin=caller.is_admin,
         now=time.time(),
     )

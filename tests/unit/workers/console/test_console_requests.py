@@ -187,11 +187,13 @@ def test_the_page_of_work_says_how_many_dead_letters_there_are(
 ) -> None:
     now = time.time()
     for number in range(24):
-        letter = DeadLetter(f"letter-{number}", LINK.name, (), "by zero", 1, "", "", now - number)
+        ids = tuple(f"crafts:skill-{one}" for one in range(23))
+        letter = DeadLetter(f"letter-{number}", LINK.name, ids, "by zero", 1, "", "", now - number)
         backend.journal.add_dead_letter(letter)
     page = admin.get("/console/work").text
     assert page.count('id="letter-') == 20
     assert "The newest 20 of 24" in page
+    assert page.count("and 3 more") == 20
     (more,) = re.findall(r'href="(\S+)#letters">Show more', page)
     page = admin.get(html.unescape(more)).text
     assert page.count('id="letter-') == 24
