@@ -61,6 +61,9 @@ LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = (
 )
 """Themes and widths."""
 
+PARTS = 4
+"""Number of tests over which the pages are spread: all pages at once take minutes."""
+
 NO_PAGES = {"/", "/ask/{query_id}/events", "/use/export", "/static/{digest}/{name}"}
 """Routes that redirect, stream, or return a file."""
 
@@ -99,14 +102,24 @@ def test_no_page_of_the_router_is_forgotten(pages: tuple[str, ...]) -> None:
     assert not forgotten
 
 
+@pytest.fixture(scope="module")
+def titles() -> dict[str, str]:
+    """The titles of the pages that were looked at, by path."""
+    return {}
+
+
+@pytest.mark.parametrize("part", range(PARTS))
 def test_every_page_is_for_everybody(
-    pages: tuple[str, ...], open_page: Callable[..., Page], trouble: Trouble
+    pages: tuple[str, ...],
+    titles: dict[str, str],
+    open_page: Callable[..., Page],
+    trouble: Trouble,
+    part: int,
 ) -> None:
     trouble.expected.append("404")
     page = open_page("admin")
     wrong: dict[object, object] = {}
-    titles: dict[str, str] = {}
-    for path in pages:
+    for path in pages[part::PARTS]:
         response = page.goto(path)
         assert response is not None
         assert response.status == (404 if path == "/console/none" else 200), path

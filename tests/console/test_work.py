@@ -151,7 +151,7 @@ def test_the_time_to_searchable_is_that_of_the_chosen_hours(
     assert (p50[0] or 0) < 1_800 < p50[1]
     page = open_page("admin")
     page.goto("/console/work?hours=6")
-    expect(page.get_by_text("In the last 6 hours half of the skills")).to_be_visible()
+    expect(page.get_by_text("In the last 6 hours, half of the skills")).to_be_visible()
     event_id = served.request("admin", "POST", "/v1/sources/crafts").json()["id"]
     page.reload()
     row = page.get_by_role("row").filter(has=page.locator(f"a[href$='{event_id}']"))

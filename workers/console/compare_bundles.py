@@ -32,10 +32,10 @@ def compare_bundles(before: Bundle, after: Bundle) -> BundleChange:
     old = {skill.skill_id: place for place, skill in enumerate(before.skills, 1)}
     new = {skill.skill_id: place for place, skill in enumerate(after.skills, 1)}
     lines = {}
-    first = {skill.skill_id: _list_lines(skill) for skill in before.skills}
+    first = {skill.skill_id: list_lines(skill) for skill in before.skills}
     for skill in after.skills:
         if skill.skill_id in first:
-            sent = _list_lines(skill)
+            sent = list_lines(skill)
             more, fewer = len(sent - first[skill.skill_id]), len(first[skill.skill_id] - sent)
             if more or fewer:
                 lines[skill.skill_id] = (more, fewer)
@@ -48,7 +48,8 @@ def compare_bundles(before: Bundle, after: Bundle) -> BundleChange:
     )
 
 
-def _list_lines(skill: BundleSkill) -> set[int]:
+def list_lines(skill: BundleSkill) -> set[int]:
+    """Return the numbers of the lines of SKILL.md that a bundle sends."""
     return {
         number
         for passage in skill.passages

@@ -23,8 +23,10 @@ from workers.console.text_display import (
     format_iso_time,
     format_json,
     format_seconds,
+    format_sentence,
     format_time,
     review_path,
+    shorten,
     show_code,
     show_line,
     show_value,
@@ -214,6 +216,8 @@ def _create_environment(static_files: StaticFiles) -> Environment:
         "json": format_json,
         "bytes": format_bytes,
         "event_name": format_event_type,
+        "shorten": shorten,
+        "sentence": format_sentence,
         "unchanged": escape,
     }
     return environment

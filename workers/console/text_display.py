@@ -67,6 +67,17 @@ def show_code(text: str) -> Markup:
     )
 
 
+def shorten(text: str, most: int) -> str:
+    """Return text of at most so many characters; one that is cut ends with an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def format_sentence(text: str) -> str:
+    """Return text as a sentence: it begins with a capital letter and ends with a full stop."""
+    end = "" if text.endswith((".", "?", "!", "…")) else "."
+    return f"{text[:1].upper()}{text[1:]}{end}"
+
+
 def _mark_invisible(line: str) -> Iterator[Markup]:
     end = 0
     for first, last in find_invisible(line):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 from config.errors import SkillbusError
 from config.secrets import strip_passwords
@@ -68,6 +68,8 @@ _JOURNAL = (
     "submissions",
     "usage_days_behind",
 )
+
+T = TypeVar("T")
 
 StatusPart = dict[str, Any]
 
@@ -160,8 +162,7 @@ class DeploymentStatus:
         if not seq:
             return 0.0
         self._oldest_seq = seq
-        found = self._request_probe.run(seconds)["requests"]
-        return None if isinstance(found, SkillbusError) else found
+        return _run_one(self._request_probe, seconds)
 
     def _review_counts(
         self, answers: Mapping[str, StatusPart | SkillbusError], seconds: float
@@ -169,8 +170,7 @@ class DeploymentStatus:
         """Return the counts of reviews; None if the servers do not answer in time."""
         if any(isinstance(answers[name], SkillbusError) for name in ("elasticsearch", "neo4j")):
             return None  # it would be waited for a second time
-        found = self._review_probe.run(seconds)["reviews"]
-        return None if isinstance(found, SkillbusError) else found
+        return _run_one(self._review_probe, seconds)
 
     # -- probes
     def _open_review_lister(self) -> ReviewLister:
@@ -229,13 +229,13 @@ class DeploymentStatus:
 
     def _refinement_progress(self, status: StatusPart, seconds: float) -> StatusPart:
         """Return the progress of refinement; its counts are None if the servers are too slow."""
-        counts: dict[str, dict[str, int]] | SkillbusError | None = None
+        counts = None
         if status["skills"] is not None:  # else the catalog would be waited for a second time
-            counts = self._refine_probe.run(seconds)["refinement"]
+            counts = _run_one(self._refine_probe, seconds)
         waiting = [one["waiting"] for one in status["queues"] or () if one["queue"] == REFINE.queue]
         running = [task["task"] for one in status["workers"] or () for task in one["running"]]
         return {
-            "stages": None if isinstance(counts, SkillbusError) else counts,
+            "stages": counts,
             "running": any(waiting) or REFINE.name in running,
         }
 
@@ -271,6 +271,12 @@ class DeploymentStatus:
             "sources": [source_status(source) for source in graph.list_sources()],
             "oldest_waiting": oldest[0].requested_seq if oldest else 0,
         }
+
+
+def _run_one(probe: ParallelProbes[T], seconds: float) -> T | None:
+    """Return the result of a single probe, None if it fails or takes longer than `seconds`."""
+    (found,) = probe.run(seconds).values()
+    return None if isinstance(found, SkillbusError) else found
 
 
 def _timed(probe: Callable[[], StatusPart]) -> Callable[[], StatusPart]:

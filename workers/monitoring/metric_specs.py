@@ -26,14 +26,15 @@ PROCESS_METRICS = (
         "skillbus_stage_seconds",
         "histogram",
         ("task", "stage"),
-        "duration of a stage of skillbus.query or skillbus.ingest",
+        "duration of a stage of skillbus.query, skillbus.ingest or skillbus.embed_skills",
     ),
     MetricSpec("skillbus_task_retries_total", "counter", ("task",), "immediate retries of tasks"),
     MetricSpec(
         "skillbus_queries_total",
         "counter",
         ("answer", "degraded"),
-        "queries by answer: hit, no_hit or failed; degraded: whether a server did not answer",
+        "queries by answer: hit, no_hit or failed; degraded: yes if stages were skipped or used a "
+        "fallback, else no",
     ),
     MetricSpec(
         "skillbus_answers_recorded_total",
@@ -69,7 +70,7 @@ PROCESS_METRICS = (
         "skillbus_spans_total",
         "counter",
         ("outcome",),
-        "spans of traces: exported, or dropped (the collector never had them)",
+        "spans of traces: exported, or dropped (the collector never received them)",
     ),
 )
 
@@ -104,16 +105,21 @@ MODEL_METRICS = (
 """Metrics of the language model; exposed once a process has used it."""
 
 DEPLOYMENT_METRICS = (
-    MetricSpec("skillbus_server_up", "gauge", ("server",), "1: the server passes its health check"),
     MetricSpec(
-        "skillbus_server_seconds", "gauge", ("server",), "response time of the health check"
+        "skillbus_server_up", "gauge", ("server",), "1: the server answers; 0: it does not in time"
+    ),
+    MetricSpec(
+        "skillbus_server_seconds",
+        "gauge",
+        ("server",),
+        "time that the server took for the status queries of a scrape",
     ),
     MetricSpec("skillbus_queue_messages", "gauge", ("queue",), "messages in a queue"),
     MetricSpec("skillbus_open_jobs", "gauge", ("kind",), "open events and queries"),
     MetricSpec(
         "skillbus_oldest_job_seconds", "gauge", ("kind",), "age of the oldest open event or query"
     ),
-    MetricSpec("skillbus_dead_letters", "gauge", (), "dead letters that need an operator"),
+    MetricSpec("skillbus_dead_letters", "gauge", (), "dead letters: neither retried nor discarded"),
     MetricSpec(
         "skillbus_stalled",
         "gauge",
@@ -140,7 +146,7 @@ DEPLOYMENT_METRICS = (
         "skillbus_index_lag_seconds",
         "gauge",
         (),
-        "age of the oldest change not yet ingested; 0: none",
+        "age of the oldest change not yet ingested; 0: none; absent if its time is unknown",
     ),
     MetricSpec(
         "skillbus_skills_without_vectors",

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
@@ -83,28 +84,6 @@ class MetricsServer:
         return 404, _JSON, _NOT_FOUND
 
 
-class WorkerMetricsServer:
-    """The metrics server of a worker's parent: bound before it forks, started after."""
-
-    def __init__(self, settings: Settings, app: Any, process_metrics: MultiprocessMetrics) -> None:
-        deployment_status = DeploymentStatus(settings, app)
-        deployment_status.prepare()
-        timeout_seconds = min(_STATUS_TIMEOUT_SECONDS, settings.servers.timeout_seconds)
-        gauges = StatusGauges(lambda: deployment_status.get_status(timeout_seconds))
-        self._deployment_status = deployment_status
-        self._server = MetricsServer(
-            settings,
-            lambda: process_metrics.render(gauges),
-            lambda: not_ready_reasons(gauges.get_status(), process_metrics.count_ready_children()),
-        )
-        self.start, self.close_in_child = self._server.start, self._server.close_in_child
-
-    def stop(self) -> None:
-        """Stop answering requests and close connections."""
-        self._server.stop()
-        self._deployment_status.close()
-
-
 class WorkerMetrics:
     """Metrics and metrics server of a worker; does nothing if `workers.metrics_port` is 0.
 
@@ -113,19 +92,35 @@ class WorkerMetrics:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._metrics = MultiprocessMetrics() if settings.workers.metrics_port else None
-        self._server: WorkerMetricsServer | None = None
-        self.recorder: MetricsRecorder = self._metrics.recorder if self._metrics else NullMetrics()
+        self._stack = ExitStack()
+        self._server: MetricsServer | None = None
+        self._metrics: MultiprocessMetrics | None = None
+        self.recorder: MetricsRecorder = NullMetrics()
+        if settings.workers.metrics_port:
+            self._metrics = MultiprocessMetrics()
+            self._stack.callback(self._metrics.close)
+            self.recorder = self._metrics.recorder
 
     def bind(self, app: Any) -> None:
         """Bind the port; raises UsageError. app: a Celery application on the broker."""
-        if self._metrics is None:
+        metrics = self._metrics
+        if metrics is None:
             return
+        status = DeploymentStatus(self._settings, app)
+        self._stack.callback(status.close)
+        timeout_seconds = min(_STATUS_TIMEOUT_SECONDS, self._settings.servers.timeout_seconds)
+        gauges = StatusGauges(lambda: status.get_status(timeout_seconds))
         try:
-            self._server = WorkerMetricsServer(self._settings, app, self._metrics)
+            status.prepare()
+            self._server = MetricsServer(
+                self._settings,
+                lambda: metrics.render(gauges),
+                lambda: not_ready_reasons(gauges.get_status(), metrics.count_ready_children()),
+            )
         except SkillbusError:
             self.close()
             raise
+        self._stack.callback(self._server.stop)
 
     def start(self) -> None:
         """Start the server."""
@@ -144,10 +139,7 @@ class WorkerMetrics:
 
     def close(self) -> None:
         """Close the port and connections and delete the files."""
-        if self._server is not None:
-            self._server.stop()
-        if self._metrics is not None:
-            self._metrics.close()
+        self._stack.close()
 
 
 def not_ready_reasons(status: Status, ready_children: int) -> list[str]:

@@ -69,6 +69,8 @@ class ActivationReporter:
     ) -> tuple[str, str] | None:
         """Return query and skill of an activation: the newest query for
         which the skill was sent."""
+        if not one.skill_id:
+            self._read_names(queries)
         for answer in queries:
             for skill in answer.skills:
                 if skill.sent and self._is_skill(skill.skill_id, one):
@@ -78,13 +80,18 @@ class ActivationReporter:
     def _is_skill(self, skill_id: str, one: SkillActivation) -> bool:
         if one.skill_id:
             return skill_id == one.skill_id
-        if skill_id not in self._names:
-            entries = self._backend.graph.get_entries([skill_id])
-            self._names[skill_id] = entries[0].name if entries else ""
         folder = skill_id.rpartition("/")[2].rpartition(":")[2]
         known = {_normalise(name) for name in (skill_id, self._names[skill_id], folder) if name}
         # Agents put the name of a plugin before that of its skill: `plugin:skill`.
         return _normalise(one.name) in known or _normalise(one.name.rpartition(":")[2]) in known
+
+    def _read_names(self, queries: Iterable[AnsweredQuery]) -> None:
+        """Read the names of the skills that were sent, in one call of the catalog."""
+        sent = {skill.skill_id for answer in queries for skill in answer.skills if skill.sent}
+        if missing := sorted(sent - self._names.keys()):
+            entries = self._backend.graph.get_entries(missing)
+            self._names |= dict.fromkeys(missing, "")
+            self._names |= {entry.skill_id: entry.name for entry in entries}
 
     def _accept(self, query_id: str, skill_id: str, at: float) -> None:
         outcome = SkillOutcome(skill_id=skill_id, outcome=OutcomeKind.USED, by=Reporter.AGENT)

@@ -152,10 +152,12 @@ class Backend:
         self.store = SqliteOutcomeStore(":memory:")
         self.graph = SimpleNamespace(get_entries=self._get_entries)
         self.accepted: dict[str, Event] = {}
+        self.reads = 0
 
     def _get_entries(self, skill_ids: list[str]) -> list[Any]:
+        self.reads += 1
         names = {"crafts:pottery/k1": "Kiln Firing"}
-        return [SimpleNamespace(name=names[one]) for one in skill_ids if one in names]
+        return [SimpleNamespace(skill_id=one, name=names[one]) for one in skill_ids if one in names]
 
     def outcome_store(self) -> SqliteOutcomeStore:
         return self.store
@@ -225,6 +227,15 @@ def test_activations_of_one_query_are_one_outcome(backend: Backend) -> None:
     backend.report("ci", ACTIVATION, replace(ACTIVATION, at=NOON + 9))
     backend.report("ci", ACTIVATION)
     assert len(backend.accepted) == 1
+
+
+def test_names_are_read_in_one_call(backend: Backend) -> None:
+    many = [answer(f"q{n}", NOON - 900 + n, f"crafts:s{n}") for n in range(20)]
+    backend.store.add_answers(many)
+    unknown = (replace(ACTIVATION, name=f"unknown-{n}") for n in range(3))
+    assert backend.report("ci", *unknown, ACTIVATION).startswith("3 of skills")
+    assert backend.reads == 1
+    assert backend.outcomes() == [("ci", "late", "crafts:pottery/k1")]
 
 
 def test_others_queries_are_unknown(backend: Backend) -> None:

@@ -11,6 +11,13 @@ function makeElement(name, text, ...children) {
   return element;
 }
 
+// On a narrow screen the picture scrolls; the start is in its middle.
+function showMiddle() {
+  for (const one of document.querySelectorAll(".graph-scroll")) one.scrollLeft = (one.scrollWidth - one.clientWidth) / 2;
+}
+showMiddle();
+document.addEventListener("htmx:afterSwap", showMiddle);
+
 // -- evidence
 
 // A row of the table of links in words: source, type, target, weight, evidence.

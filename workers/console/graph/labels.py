@@ -102,8 +102,9 @@ def _list_places(
 ) -> Iterator[tuple[Label, float]]:
     """Yield possible places of a label, best first, with the width that is free there."""
     if is_middle:
-        y = circle.y - circle.radius - GAP
-        yield Label("", circle.x, y, "middle", is_shown=False), 2 * edge
+        y = circle.y - circle.radius - HEIGHT / 2
+        room = min(_measure_room(circle.x, y, sign, boxes, edge) for sign in (1, -1))
+        yield Label("", circle.x, y, "middle", is_shown=False), 2 * room
         return
     outward = 1 if circle.x >= 0 else -1
     for sign in (outward, -outward):

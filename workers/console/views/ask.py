@@ -26,7 +26,7 @@ from skills.record import RevisionKey
 from tasks.journal.protocol import Job
 from workers.backend.store_backend import StoreBackend
 from workers.console.annotated_text import AnnotatedLine, annotate_lines
-from workers.console.compare_bundles import BundleChange, compare_bundles
+from workers.console.compare_bundles import BundleChange, compare_bundles, list_lines
 from workers.console.forms import SentForm, get_text, validate
 from workers.console.pages import PREFIX, Pages, build_url, get_base_url, redirect
 from workers.console.views.outcomes import CHOICES, describe_outcomes
@@ -351,11 +351,6 @@ def _mark_sent(revision: Mapping[str, Any], skill: BundleSkill) -> list[Annotate
     share are without role."""
     if "text" not in revision:
         return []
-    sent = {
-        number
-        for passage in skill.passages
-        for number in range(passage.first_line, passage.last_line + 1)
-    }
     passages = [
         {
             "lines": [one.first_line, one.last_line],
@@ -363,7 +358,7 @@ def _mark_sent(revision: Mapping[str, Any], skill: BundleSkill) -> list[Annotate
         }
         for one in skill.passages
     ]
-    return annotate_lines(revision["text"], passages, revision["safety"], sent=sent)
+    return annotate_lines(revision["text"], passages, revision["safety"], sent=list_lines(skill))
 
 
 def _list_copies(bundle: Bundle, job: Job, base_url: str) -> list[tuple[str, str, str]]:

@@ -152,10 +152,10 @@ def _plot_reliability(run: EvaluationDetails) -> LineChart | None:
         "How often the first skill is right, by its probability",
         [one.predicted for one in points],
         {
-            "share that is right": [one.observed for one in points],
-            "as it should be": [one.predicted for one in points],
-            "95% interval, from": [one.low for one in points],
-            "95% interval, to": [one.high for one in points],
+            "observed share": [one.observed for one in points],
+            "ideal": [one.predicted for one in points],
+            "95% interval, low": [one.low for one in points],
+            "95% interval, high": [one.high for one in points],
         },
         x_name="Probability",
     )
@@ -163,8 +163,8 @@ def _plot_reliability(run: EvaluationDetails) -> LineChart | None:
 
 def _plot_recall(run: EvaluationDetails) -> LineChart:
     return plot_over_numbers(
-        "Share of the needed skills among the first",
+        "Share of the needed skills up to each rank",
         [one.rank for one in run.recall],
         {"recall": [one.recall for one in run.recall]},
-        x_name="First so many skills",
+        x_name="Rank",
     )

@@ -241,7 +241,7 @@ def _links_tab(skill: Mapping[str, Any]) -> dict[str, Any]:
         "groups": [
             ("To other skills", [one for one in directed if one["source"] == skill_id]),
             ("From other skills", [one for one in directed if one["source"] != skill_id]),
-            ("Both ways", undirected),
+            ("Undirected", undirected),
         ]
     }
 

@@ -28,6 +28,7 @@ from workers.http.jobs import get_visible_job
 from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
 from workers.http.routes.operations.dead_letters import discard_letter
 from workers.http.routes.operations.events import (
+    MAX_LISTED,
     ListedEvent,
     TaskRunData,
     describe_event,
@@ -43,17 +44,21 @@ from workers.library.search.library_search import LibrarySearch
 PATH = f"{PREFIX}/work"
 RANGES = (1, 6, 24)
 
-_MAX_LETTERS = 100
-_MAX_SEARCHED_LETTERS = 1_000
+_MAX_LETTERS = 1_000
 _UNCOUNTED = (QUERY_QUEUE, MAINTAIN_QUEUE)
 
 
 class WorkPageQuery(BaseModel):
-    """Parameters of the page. hours: range of the curves."""
+    """Parameters of the page. hours: range of the curves. letters: maximum of dead letters."""
 
     model_config = ConfigDict(frozen=True)
 
     hours: int = 6
+    letters: Annotated[int, Query(ge=1, le=_MAX_LETTERS)] = 20
+
+    def url(self, **changes: object) -> str:
+        """Return the URL of the page with changes; default values are left out."""
+        return build_url(PATH, self.model_dump(exclude_defaults=True) | changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,9 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
         )
         if is_polled:
             return pages.respond_part(request, now)
-        letters = backend.journal.list_dead_letters(_MAX_LETTERS) if caller.is_admin else []
+        letters = backend.journal.list_dead_letters(query.letters) if caller.is_admin else []
+        total = backend.journal.count_dead_letters() if caller.is_admin else 0
+        more = min(5 * query.letters, _MAX_LETTERS)
         events = backend.journal.get_job_states(list({one.trace_id for one in letters}))
         return pages.render(
             request,
@@ -102,6 +109,8 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             now=now,
             letters=[dead_letters.dead_letter_data(one) for one in letters],
             known_events=events,
+            total_letters=total,
+            more_url=query.url(letters=more) if total > query.letters < more else "",
         )
 
     @router.get("/work/events/{event_id}")
@@ -155,31 +164,32 @@ def _render_now(backend: StoreBackend, pages: Pages, caller: Caller, hours: int)
         ended={} if work is None else _count_by_queue(work),
         hours=hours,
         ranges=RANGES,
-        address=build_url(PATH, {"hours": hours if hours != 6 else None}),
+        address=WorkPageQuery(hours=hours).url(),
         events=list_recent_events(backend, caller),
+        most_events=MAX_LISTED,
         is_admin=caller.is_admin,
         now=time.time(),
     )
 
 
-def _list_tiles(status: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return titles and values of all work, without those whose server does not answer."""
+def _list_tiles(status: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return titles, values and links of all work, without those whose server does not answer."""
     events, skills = status["open_events"], status["skills"]
-    tiles: list[tuple[str, str]] = []
+    tiles: list[tuple[str, str, str]] = []
     if events is not None:
         oldest = format_duration(status["oldest_event_seconds"]) if events else "–"
-        tiles += [("Events open", f"{events:,}"), ("Oldest event waits", oldest)]
+        tiles += [("Events open", f"{events:,}", ""), ("Age of the oldest event", oldest, "")]
     if skills is not None:
         tiles += [
-            ("Skills wait for ingest", f"{skills['waiting']:,}"),
-            ("Skills wait for linking", f"{status['unlinked']:,}"),
-            ("Without vectors", f"{skills['published'] - status['with_vectors']:,}"),
-            ("Sections not embedded", f"{skills['published'] - status['embedded']:,}"),
+            ("Skills to ingest", f"{skills['waiting']:,}", ""),
+            ("Skills to link", f"{status['unlinked']:,}", ""),
+            ("Skills without vectors", f"{skills['published'] - status['with_vectors']:,}", ""),
+            ("Skills without section vectors", f"{skills['published'] - status['embedded']:,}", ""),
         ]
     if events is not None:
         tiles += [
-            ("Queries open", f"{status['open_queries']:,}"),
-            ("Dead letters", f"{status['dead_letters']:,}"),
+            ("Queries open", f"{status['open_queries']:,}", ""),
+            ("Dead letters", f"{status['dead_letters']:,}", "#letters"),
         ]
     return tiles
 
@@ -217,7 +227,7 @@ def _plot(work: WorkReport) -> dict[str, LineChart]:
         "searchable": plot_over_time(
             "Time from event to searchable", times, searchable, unit="seconds"
         ),
-        "rates": plot_over_time("Events and tasks", times, rates, unit="ended a minute"),
+        "rates": plot_over_time("Events and tasks", times, rates, unit="ended per minute"),
     }
 
 
@@ -225,7 +235,7 @@ def _list_letters(backend: StoreBackend, caller: Caller, trace_id: str) -> list[
     """Return the dead letters of a trace, for admins; searches only the newest letters."""
     if not caller.is_admin:
         return []
-    letters = backend.journal.list_dead_letters(_MAX_SEARCHED_LETTERS)
+    letters = backend.journal.list_dead_letters(_MAX_LETTERS)
     return [dead_letters.dead_letter_data(one) for one in letters if one.trace_id == trace_id]
 
 

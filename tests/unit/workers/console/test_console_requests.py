@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from fastapi.testclient import TestClient
 
 from search.revision_history import Pin
 from skills.events import SourceChanged, new_event
+from tasks.journal.protocol import DeadLetter
+from tasks.policies import LINK
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
 from workers.backend.embedded import EmbeddedBackend
@@ -38,18 +41,37 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBacken
         yield backend
 
 
-def make_client(backend: EmbeddedBackend, scope: TokenScope = TokenScope.READ) -> TestClient:
-    """A client of the gateway with a token."""
+Clients = dict[TokenScope, TestClient]
+
+
+def make_clients(backend: EmbeddedBackend) -> Clients:
+    """Clients of one gateway, by the scope of their token."""
     tokens = TokenStore(backend.settings.home / "tokens.json")
-    secret = tokens.add(f"{scope.name}-{len(tokens.all())}", scope)
-    headers = {"Authorization": f"Bearer {secret}"}
     gateway = create_gateway(backend, AccessRules(tokens))
-    return TestClient(gateway, "http://skillbus", raise_server_exceptions=False, headers=headers)
+    return {
+        scope: TestClient(
+            gateway,
+            "http://skillbus",
+            raise_server_exceptions=False,
+            headers={"Authorization": f"Bearer {tokens.add(scope.name, scope)}"},
+        )
+        for scope in TokenScope
+    }
 
 
 @pytest.fixture(scope="module")
-def client(backend: EmbeddedBackend) -> TestClient:
-    return make_client(backend)
+def clients(backend: EmbeddedBackend) -> Clients:
+    return make_clients(backend)
+
+
+@pytest.fixture(scope="module")
+def client(clients: Clients) -> TestClient:
+    return clients[TokenScope.READ]
+
+
+@pytest.fixture(scope="module")
+def admin(clients: Clients) -> TestClient:
+    return clients[TokenScope.ADMIN]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +131,8 @@ def test_a_withheld_skill_is_found_without_its_text(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("scope", [TokenScope.READ, TokenScope.WRITE])
-def test_others_than_admins_review_nothing(backend: EmbeddedBackend, scope: TokenScope) -> None:
-    client = make_client(backend, scope)
+def test_others_than_admins_review_nothing(clients: Clients, scope: TokenScope) -> None:
+    client = clients[scope]
     listed = client.get("/console/review").text
     assert "tokens of scope admin" in listed
     assert "key-moving" not in listed
@@ -130,8 +152,8 @@ def test_tasks_of_other_versions_do_not_break_the_page_of_work(
 @pytest.mark.parametrize(
     ("unknown", "shown", "left_out"),
     [
-        (_CATALOG, "Events open", "Skills wait for ingest"),
-        (_JOURNAL, "Skills wait for ingest", "Events open"),
+        (_CATALOG, "Events open", "Skills to ingest"),
+        (_JOURNAL, "Skills to ingest", "Events open"),
     ],
 )
 def test_the_page_of_work_leaves_out_counts_of_a_server_that_is_away(
@@ -150,14 +172,52 @@ def test_the_page_of_work_leaves_out_counts_of_a_server_that_is_away(
     assert ("The catalog does not answer" in page.text) == (unknown is _CATALOG)
 
 
-def test_a_finding_after_the_first_page_of_a_text_leads_to_its_line(
-    backend: EmbeddedBackend,
+def test_the_page_of_sources_does_without_counts_of_the_catalog(
+    backend: EmbeddedBackend, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = make_client(backend, TokenScope.ADMIN)
-    page = client.get("/console/skills/crafts:long-notes?tab=findings").text
+    status = backend.get_status() | dict.fromkeys(_CATALOG)
+    monkeypatch.setattr(backend, "get_recent_status", lambda: status)
+    page = client.get("/console/sources")
+    assert (page.status_code, "crafts" in page.text) == (200, True)
+    assert "The catalog did not answer" in page.text
+
+
+def test_the_page_of_work_says_how_many_dead_letters_there_are(
+    backend: EmbeddedBackend, admin: TestClient
+) -> None:
+    now = time.time()
+    for number in range(24):
+        ids = tuple(f"crafts:skill-{one}" for one in range(23))
+        letter = DeadLetter(f"letter-{number}", LINK.name, ids, "by zero", 1, "", "", now - number)
+        backend.journal.add_dead_letter(letter)
+    page = admin.get("/console/work").text
+    assert page.count('id="letter-') == 20
+    assert "The newest 20 of 24" in page
+    assert page.count("and 3 more") == 20
+    (more,) = re.findall(r'href="(\S+)#letters">Show more', page)
+    page = admin.get(html.unescape(more)).text
+    assert page.count('id="letter-') == 24
+    assert "Show more" not in page
+
+
+def test_a_skill_that_was_never_published_has_no_published_text(tmp_path: Path) -> None:
+    root = write_skill(tmp_path / "crafts", "kiln-firing").parent
+    with tiny_backend(tmp_path / "home", policy={"review": ["crafts"]}) as backend:
+        backend.accept(new_event(SourceChanged(source_id="crafts", root=str(root)), "tests"))
+        settle(backend)
+        (held,) = backend.review_lister.list_items()
+        admin = make_clients(backend)[TokenScope.ADMIN]
+        page = admin.get(f"/console/skills/{held.skill_id}?seq={held.seq}").text
+    assert "No revision is published." in page
+    assert "published unknown" not in page
+    assert "Show the published" not in page
+
+
+def test_a_finding_after_the_first_page_of_a_text_leads_to_its_line(admin: TestClient) -> None:
+    page = admin.get("/console/skills/crafts:long-notes?tab=findings").text
     for url in re.findall(r'href="(\S+#L\d+)"', page):
         path, _, line = html.unescape(url).partition("#")
-        assert f'id="{line}"' in client.get(path).text
+        assert f'id="{line}"' in admin.get(path).text
     assert "?line=2001#L25" in page
 
 
@@ -178,7 +238,7 @@ def test_the_page_of_a_skill_reads_its_pin_alone(
 def test_a_page_of_a_busy_gateway_says_when_to_come_again(tmp_path: Path) -> None:
     busy = {"requests_a_minute": 1, "burst": 1}
     with tiny_backend(tmp_path / "home", gateway=busy) as backend:
-        client = make_client(backend)
+        client = make_clients(backend)[TokenScope.READ]
         answers = [client.get("/console/use") for _ in range(2)]
     assert [one.status_code for one in answers] == [200, 429]
     assert int(answers[1].headers["retry-after"]) > 50

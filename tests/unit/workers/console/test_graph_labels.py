@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from workers.console.graph.labels import HEIGHT, Circle, Label, measure, place_labels, shorten
@@ -79,6 +79,7 @@ def test_what_differs_in_the_middle_is_kept() -> None:
     st.integers(1, 9),
     st.sampled_from([None, 1.0]),
 )
+@example(["long-name-" * 18, *"abcdefghij"], 1, None)
 @settings(deadline=None, max_examples=40)
 def test_no_label_covers_another_or_a_circle(
     names: list[str], starts: int, mass: float | None

@@ -13,7 +13,9 @@ from workers.console.text_display import (
     format_duration,
     format_event_type,
     format_iso_time,
+    format_sentence,
     format_time,
+    shorten,
     show_code,
     show_line,
     show_value,
@@ -37,6 +39,19 @@ def test_values_are_bounded() -> None:
     for mark in "\u0301\u0e47\u0489":
         assert show_value("a" + mark * 100) == "a" + mark * 6 + "[94 more marks]"
     assert show_value("\ud800x") == "[U+D800]x"
+
+
+def test_a_text_that_is_cut_says_so() -> None:
+    assert shorten("a kiln", 6) == "a kiln"
+    assert shorten("a kiln of bricks", 8) == "a kiln…"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("no skill", "No skill."), ("log in.", "Log in."), ("why?", "Why?"), ("cut…", "Cut…")],
+)
+def test_a_reason_is_printed_as_a_sentence(text: str, sentence: str) -> None:
+    assert format_sentence(text) == sentence
 
 
 def test_urls_are_printed_whole() -> None:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tasks.policies import REFINE
 from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, MODEL_METRICS, PROCESS_METRICS
 from workers.monitoring.metrics import ProcessMetrics, _remove_stale_folders
 from workers.monitoring.status_gauges import StatusGauges, gauge_values
@@ -188,6 +189,12 @@ def queries() -> Iterator[str]:
             yield target["expr"]
 
 
+def alerts() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((DASHBOARDS / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
+
+
 def test_the_dashboard_has_its_rows_and_every_panel_a_place() -> None:
     dashboard = json.loads((DASHBOARDS / "skillbus.json").read_text(encoding="utf-8"))
     panels = dashboard["panels"]
@@ -206,26 +213,45 @@ def test_the_dashboard_has_its_rows_and_every_panel_a_place() -> None:
 
 
 def test_the_dashboard_asks_only_for_what_a_scrape_returns(figures: ProcessMetrics) -> None:
-    there = {name for name in samples(figures) if not name.endswith("_created")}
-    labels = {series.name: {*series.labels, "le"} for series in EVERY_METRIC}
-    asked = set()
-    for query in queries():
-        names = re.findall(r"\b(skillbus_\w+)", query)
-        assert names, query
-        asked.update(names)
-        base = re.sub(r"_(bucket|sum|count)$", "", names[0])
-        used = re.findall(r"(\w+)=~?\"", query)
-        used += [
-            one.strip() for by in re.findall(r"by \(([^)]*)\)", query) for one in by.split(",")
-        ]
-        assert set(used) <= labels[base], query
-    assert asked <= there
+    found = samples(figures).keys()
+    asked = set().union(*(check_query(query, found) for query in queries()))
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked}
     assert shown == {series.name for series in EVERY_METRIC}, "every series has a panel"
+
+
+def check_query(query: str, found: Collection[str]) -> set[str]:
+    """The metrics that a query names, which are among those found and have its labels."""
+    names = set(re.findall(r"\b(skillbus_\w+)", query))
+    assert names, query
+    assert names <= set(found), query
+    bases = {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
+    labels = {label for one in EVERY_METRIC if one.name in bases for label in one.labels}
+    used = set(re.findall(r"(\w+)(?:=~?|!=)\"", query))
+    for by in re.findall(r"by \(([^)]*)\)", query):
+        used |= {one.strip() for one in by.split(",")}
+    assert used <= {*labels, "le"}, query
+    return names
+
+
+def test_alert_rules_name_what_a_scrape_returns(figures: ProcessMetrics) -> None:
+    found = samples(figures).keys()
+    for rule in alerts():
+        if rule["alert"] != "SkillbusTargetDown":
+            check_query(rule["expr"], found)
+        labels = re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])
+        assert all(one == "instance" or f"by ({one})" in rule["expr"] for one in labels), rule
+
+
+def test_queues_that_may_be_without_a_worker_raise_no_alert() -> None:
+    (rule,) = (one for one in alerts() if "skillbus_workers" in one["expr"])
+    left_out = re.findall(r'queue!="([^"]+)"', rule["expr"])
+    assert left_out == [REFINE.queue]
 
 
 def test_the_example_of_a_scrape_is_one() -> None:
     config = yaml.safe_load((DASHBOARDS / "prometheus.yml").read_text(encoding="utf-8"))
     (job,) = config["scrape_configs"]
     assert job["job_name"] == "skillbus"
+    assert config["rule_files"] == ["alerts.yml"]
+    assert any('job="skillbus"' in one["expr"] for one in alerts())
     assert len(job["static_configs"][0]["targets"]) == len(WORKLOADS) + 1

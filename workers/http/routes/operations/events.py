@@ -37,7 +37,9 @@ from workers.http.source_roots import resolve_root
 from workers.http.tokens import TokenScope
 
 _RECENT_SECONDS = 3_600.0
-_MAX_LISTED = 100
+MAX_LISTED = 100
+"""Maximum number of recent events, the newest."""
+
 _MAX_SEARCHED = 2_000
 """Maximum events of each state that are read, the newest, for those that the caller may see."""
 
@@ -173,9 +175,9 @@ def list_recent_events(backend: StoreBackend, caller: Caller) -> list[ListedEven
     for ids in lists:
         found = (_find_job(backend, one) for one in reversed(ids[-_MAX_SEARCHED:]))
         visible = (job for job in found if job is not None and caller.can_see(job.event.owner))
-        seen |= {job.id: job for job in islice(visible, _MAX_LISTED)}
+        seen |= {job.id: job for job in islice(visible, MAX_LISTED)}
     newest_first = sorted(seen.values(), key=lambda job: -job.accepted)
-    return [describe_event(job) for job in newest_first[:_MAX_LISTED]]
+    return [describe_event(job) for job in newest_first[:MAX_LISTED]]
 
 
 def _find_job(backend: StoreBackend, job_id: str) -> Job | None:
