@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from config.errors import UsageError
 from search.protocol import StoredRevision
-from skills.bundle.markdown import format_line_range, render_skill
+from skills.bundle.markdown import format_line_ranges, render_left_out_lines, render_skill
 from skills.bundle.model import BundlePassage, LeftOutPassages
 from skills.headings import heading_paths_from_title
 from skills.passages import OpenFences
@@ -138,19 +138,22 @@ def _text(
     unsent_tokens: int,
 ) -> SkillText:
     chosen = ChosenSkill(revision.key.skill_id, 0.0, ("read by its id",))
-    rest = tuple(to_ranges(unsent))
     skill = build_bundle_skill(SkillPassages(chosen, revision, path, (), "whole"), ()).model_copy(
         update={
             "passages": tuple(_passages(revision.parsed, to_ranges(sent))),
-            "left_out": LeftOutPassages(passages=len(rest), tokens=unsent_tokens, lines=rest),
+            "left_out": LeftOutPassages(),
         }
     )
+    parts = [FRAME, render_skill(1, skill)]
+    next_lines = format_line_ranges(to_ranges(unsent))
+    if next_lines:
+        parts.append(render_left_out_lines(next_lines, unsent_tokens))
     return SkillText(
         skill_id=skill.skill_id,
         revision=skill.revision.seq,
         safety_level=skill.safety.level,
-        next_lines=", ".join(format_line_range(first, last) for first, last in rest),
-        text=f"{FRAME}\n{render_skill(1, skill)}",
+        next_lines=next_lines,
+        text="\n".join(parts),
     )
 
 

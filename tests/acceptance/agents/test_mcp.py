@@ -97,7 +97,7 @@ def test_an_agent_finds_skills_and_reads_on(own: Agent) -> None:
         assert data is not None
         assert data["status"] == "SKILL_HIT"
         assert data["skills"][0]["skill_id"] == KILN
-        assert data["text"] == text_of(found)
+        assert text_of(found) == f"{data['text']}\nquery_id: {data['query_id']}\n"
         assert 'lines="' in data["text"]
         assert count_tokens(json.dumps(data, ensure_ascii=False)) <= 900
         assert [progress for progress, _ in messages] == sorted(

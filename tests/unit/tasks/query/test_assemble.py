@@ -382,6 +382,6 @@ def test_a_skill_that_does_not_fit_does_not_count_for_the_probability() -> None:
     whole = assemble(make_context(_NoLinks(), budget=100_000), chosen, skills)
     assert [skill.skill_id for skill in whole.skills] == ["home:s0", "home:s1"]
     assert whole.probability == 0.9
-    alone = assemble(make_context(_NoLinks(), budget=400), chosen, skills)
+    alone = assemble(make_context(_NoLinks(), budget=250), chosen, skills)
     assert [skill.skill_id for skill in alone.skills] == ["home:s0"]
     assert alone.probability == 0.225  # its share of the candidates, of the library's
