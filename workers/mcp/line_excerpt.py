@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from config.errors import UsageError
@@ -158,24 +158,19 @@ def _text(
 
 
 def _passages(parsed: ParsedSkill, spans: Sequence[LineRange]) -> Iterator[BundlePassage]:
-    """Yield the lines as quotations, each below a single heading."""
+    """Yield each range of lines as a passage below the heading of its first line."""
     edges = [section.first_line for section in parsed.sections]
     paths, fences = heading_paths_from_title(parsed), OpenFences(parsed)
-    begins = [passage.first_line for passage in parsed.passages]
-    ends = [passage.last_line for passage in parsed.passages]
     for first, last in spans:
-        starts = [first, *edges[bisect_right(edges, first) : bisect_right(edges, last)]]
-        for start, end in zip(starts, [*(edge - 1 for edge in starts[1:]), last], strict=True):
-            place = bisect_right(edges, start) - 1
-            inside = parsed.passages[bisect_left(ends, start) : bisect_right(begins, end)]
-            yield BundlePassage(
-                first_line=start,
-                last_line=end,
-                heading_path=paths[place] if place >= 0 else (),
-                roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
-                text=parsed.text(start, end),
-                open_fence=fences.find(start),
-            )
+        place = bisect_right(edges, first) - 1
+        yield BundlePassage(
+            first_line=first,
+            last_line=last,
+            heading_path=paths[place] if place >= 0 else (),
+            roles=(),
+            text=parsed.text(first, last),
+            open_fence=fences.find(first),
+        )
 
 
 def _merge_spans(spans: Sequence[LineRange]) -> list[LineRange]:

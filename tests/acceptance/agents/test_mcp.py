@@ -77,6 +77,8 @@ def test_what_the_server_says_of_itself(own: Agent) -> None:
             assert tool.output_schema is not None
         (template,) = (await client.list_resource_templates()).resource_templates
         assert template.uri_template == "skillbus://skills/{skill_id}"
+        with pytest.raises(MCPError, match="no prompts"):
+            await client.get_prompt("any")
 
     own(look)
 
