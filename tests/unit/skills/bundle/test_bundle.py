@@ -233,7 +233,7 @@ def test_names_and_reasons_stay_on_their_line() -> None:
 
 
 @given(st.lists(st.text(max_size=60), max_size=4), st.text(max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_tokens_of_parts_add_up(texts: list[str], name: str) -> None:
     made = bundle(
         skills=(
