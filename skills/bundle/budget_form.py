@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import lru_cache
 
 from skills.bundle.markdown import (
+    READ_IN_FILE,
+    READ_WITH_TOOL,
     render_header,
     render_left_out_passages,
     render_markdown,
@@ -52,8 +54,10 @@ class BudgetForm(StrEnum):
         least that of the tool result, where each skill is counted with a field name and quotes for
         its text.
         """
-        text = render_markdown(bundle.model_copy(update={"skills": ()}))
-        if self is BudgetForm.MARKDOWN:
+        is_markdown = self is BudgetForm.MARKDOWN
+        read_more = READ_IN_FILE if is_markdown else READ_WITH_TOOL
+        text = render_markdown(bundle.model_copy(update={"skills": ()}), read_more)
+        if is_markdown:
             return count_tokens(text)
         # The next query has an id of another number of tokens: all count as the longest.
         query_id = ("0a" * len(bundle.query_id))[: len(bundle.query_id)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from config.errors import UsageError
 from search.protocol import StoredRevision
-from skills.bundle.markdown import format_line_range, render_skill
+from skills.bundle.markdown import format_line_ranges, render_left_out_lines, render_skill
 from skills.bundle.model import BundlePassage, LeftOutPassages
 from skills.headings import heading_paths_from_title
 from skills.passages import OpenFences
@@ -138,41 +138,39 @@ def _text(
     unsent_tokens: int,
 ) -> SkillText:
     chosen = ChosenSkill(revision.key.skill_id, 0.0, ("read by its id",))
-    rest = tuple(to_ranges(unsent))
     skill = build_bundle_skill(SkillPassages(chosen, revision, path, (), "whole"), ()).model_copy(
         update={
             "passages": tuple(_passages(revision.parsed, to_ranges(sent))),
-            "left_out": LeftOutPassages(passages=len(rest), tokens=unsent_tokens, lines=rest),
+            "left_out": LeftOutPassages(),
         }
     )
+    parts = [FRAME, render_skill(1, skill)]
+    next_lines = format_line_ranges(to_ranges(unsent))
+    if next_lines:
+        parts.append(render_left_out_lines(next_lines, unsent_tokens))
     return SkillText(
         skill_id=skill.skill_id,
         revision=skill.revision.seq,
         safety_level=skill.safety.level,
-        next_lines=", ".join(format_line_range(first, last) for first, last in rest),
-        text=f"{FRAME}\n{render_skill(1, skill)}",
+        next_lines=next_lines,
+        text="\n".join(parts),
     )
 
 
 def _passages(parsed: ParsedSkill, spans: Sequence[LineRange]) -> Iterator[BundlePassage]:
-    """Yield the lines as quotations, each below a single heading."""
+    """Yield each range of lines as a passage below the heading of its first line."""
     edges = [section.first_line for section in parsed.sections]
     paths, fences = heading_paths_from_title(parsed), OpenFences(parsed)
-    begins = [passage.first_line for passage in parsed.passages]
-    ends = [passage.last_line for passage in parsed.passages]
     for first, last in spans:
-        starts = [first, *edges[bisect_right(edges, first) : bisect_right(edges, last)]]
-        for start, end in zip(starts, [*(edge - 1 for edge in starts[1:]), last], strict=True):
-            place = bisect_right(edges, start) - 1
-            inside = parsed.passages[bisect_left(ends, start) : bisect_right(begins, end)]
-            yield BundlePassage(
-                first_line=start,
-                last_line=end,
-                heading_path=paths[place] if place >= 0 else (),
-                roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
-                text=parsed.text(start, end),
-                open_fence=fences.find(start),
-            )
+        place = bisect_right(edges, first) - 1
+        yield BundlePassage(
+            first_line=first,
+            last_line=last,
+            heading_path=paths[place] if place >= 0 else (),
+            roles=(),
+            text=parsed.text(first, last),
+            open_fence=fences.find(first),
+        )
 
 
 def _merge_spans(spans: Sequence[LineRange]) -> list[LineRange]:

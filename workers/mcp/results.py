@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from skills.bundle.markdown import render_markdown
+from skills.bundle.markdown import READ_WITH_TOOL, render_markdown
 from skills.bundle.model import Bundle
 from skills.token_count import count_tokens
 
@@ -21,7 +21,7 @@ MAX_BUDGET = 200_000
 
 
 class Result(BaseModel):
-    """Structured content; `text` is the same as the result's text."""
+    """Structured content; `text` is what the result shows as text too."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -98,5 +98,5 @@ def _build_result(bundle: Bundle, uris: Mapping[str, str]) -> FoundSkills:
             )
             for skill in bundle.skills
         ),
-        text=render_markdown(bundle),
+        text=render_markdown(bundle, READ_WITH_TOOL),
     )

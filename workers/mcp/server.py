@@ -7,6 +7,8 @@ from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import MCPServer, ResourceSecurity
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
 
 from config.settings import Settings
 from config.tracing import parse_context, trace
@@ -99,7 +101,12 @@ def create_server(
         ],
         extensions=[skills],
         subscriptions=events,
-        middleware=[paginate_resources, skills.read_resources, subscriptions.serve],
+        middleware=[
+            paginate_resources,
+            _refuse_prompts,
+            skills.read_resources,
+            subscriptions.serve,
+        ],
     )
     # Instead of the SDK's own span, which would make the trace of any caller the current one.
     others = [one for one in server.middleware if type(one).__name__ != _SDK_SPANS]
@@ -115,3 +122,10 @@ def create_server(
         security=ResourceSecurity(exempt_params={"skill_id"}),
     )(tools.read_resource)
     return server
+
+
+async def _refuse_prompts(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    """Refuse any prompt: there are none, and the SDK would log the error of an unknown name."""
+    if ctx.method == "prompts/get":
+        raise MCPError(INVALID_PARAMS, "this server has no prompts")
+    return await call_next(ctx)

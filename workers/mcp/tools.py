@@ -331,7 +331,11 @@ def _check_id(skill_id: str) -> None:
 
 
 def _build_tool_result(result: FoundSkills | SkillText | ReportedOutcome) -> CallToolResult:
+    """Return a result in both forms: as text, and as structured content, which holds the text."""
+    text = result.text
+    if isinstance(result, FoundSkills):  # a client that shows only the text reports outcomes too
+        text += f"\nquery_id: {result.query_id}\n"
     return CallToolResult(
-        content=[TextContent(type="text", text=result.text)],
+        content=[TextContent(type="text", text=text)],
         structured_content=result.model_dump(mode="json"),
     )

@@ -95,10 +95,13 @@ def check_size(filled: Bundle) -> Bundle:
 
 
 def allocate_smallest(filler: BundleFiller) -> Allocation:
-    """Return an allocation of which only the first skill gets a passage, its shortest."""
+    """Return an allocation of which only the first skill gets passages: its shortest, or all, if
+    these take fewer tokens than one with the note about its omitted parts."""
     best, *others = filler.items
     shortest = min(best.passages, key=lambda passage: (passage[1], passage[0]), default=None)
-    return [[shortest[0]] if shortest else [], *[None] * len(others)]
+    choices = ([shortest[0]] if shortest else [], sorted(index for index, _ in best.passages))
+    allocations: list[Allocation] = [[chosen, *[None] * len(others)] for chosen in choices]
+    return min(allocations, key=lambda allocated: filler.fill(allocated).tokens)
 
 
 def drop_least_useful(filler: BundleFiller, allocated: Allocation, filled: Bundle) -> bool:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from graph.records import Link
 from skills.bundle.budget_form import BudgetForm
-from skills.bundle.escaping import escape_passage
-from skills.bundle.markdown import render_header, render_passage, render_path
+from skills.bundle.markdown import render_header, render_passage
 from skills.bundle.model import Bundle, BundlePassage, BundleSkill, LeftOutSkill
 from skills.bundle.token_budget import BudgetItem
 from skills.headings import heading_paths_from_title
-from skills.record import ParsedSkill, Role
+from skills.record import ParsedSkill
 from skills.token_count import count_tokens
 from tasks.query.bundle_parts import (
     add_lead_ins,
@@ -65,17 +63,14 @@ def _passage_costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int
 
 
 def _markup_tokens(path: tuple[str, ...]) -> int:
-    """Return the tokens of a passage's tags and heading, with the widest line numbers and role."""
-    heading = escape_passage(f"###### {path[-1]}") if path else ""
-    return _count_empty_passage() + count_tokens(render_path(path)) + count_tokens(heading)
-
-
-@cache
-def _count_empty_passage() -> int:
+    """Return the tokens of a passage's tags and heading, with the widest line numbers."""
     line = 10**6
-    widest = max((role.value for role in Role), key=count_tokens)
     empty = BundlePassage(
-        first_line=line - 1, last_line=line, heading_path=(), roles=(widest,), text=""
+        first_line=line - 1,
+        last_line=line,
+        heading_path=path,
+        roles=(),
+        text=f"###### {path[-1]}" if path else "",
     )
     return count_tokens(render_passage(empty))
 

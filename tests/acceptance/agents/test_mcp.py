@@ -77,6 +77,8 @@ def test_what_the_server_says_of_itself(own: Agent) -> None:
             assert tool.output_schema is not None
         (template,) = (await client.list_resource_templates()).resource_templates
         assert template.uri_template == "skillbus://skills/{skill_id}"
+        with pytest.raises(MCPError, match="no prompts"):
+            await client.get_prompt("any")
 
     own(look)
 
@@ -97,7 +99,7 @@ def test_an_agent_finds_skills_and_reads_on(own: Agent) -> None:
         assert data is not None
         assert data["status"] == "SKILL_HIT"
         assert data["skills"][0]["skill_id"] == KILN
-        assert data["text"] == text_of(found)
+        assert text_of(found) == f"{data['text']}\nquery_id: {data['query_id']}\n"
         assert 'lines="' in data["text"]
         assert count_tokens(json.dumps(data, ensure_ascii=False)) <= 900
         assert [progress for progress, _ in messages] == sorted(

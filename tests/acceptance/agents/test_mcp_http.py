@@ -106,7 +106,7 @@ async def work(client: Client) -> str:
     assert "Prepare the kiln firing" in resource_text(resource)
     wrong = await client.call_tool("read_skill", {"skill_id": "../../etc/passwd"})
     assert wrong.is_error
-    return text_of(found)
+    return str(found.structured_content["text"])
 
 
 def test_many_agents_at_once_with_tokens_of_any_scope(url: str, secrets: dict[str, str]) -> None:

@@ -209,7 +209,8 @@ async def _asks(client: Client) -> str:
     assert BEST in [one.name for one in (await client.list_resources()).resources]
     wrong = await client.call_tool("read_skill", {"skill_id": "crafts:../bicycle-repair"})
     assert wrong.is_error
-    return text_of(found)
+    assert found.structured_content is not None
+    return str(found.structured_content["text"])
 
 
 def test_agents_ask_over_mcp(distributed: Distributed, client: httpx.Client, agent: str) -> None:

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.bundle.markdown import render_header, render_markdown, render_passage, render_skill
+from skills.bundle.markdown import (
+    READ_WITH_TOOL,
+    render_header,
+    render_markdown,
+    render_passage,
+    render_skill,
+)
 from skills.bundle.model import (
     Bundle,
     BundleLink,
@@ -84,6 +90,7 @@ FULL = bundle(
     left_out=(
         LeftOutSkill(skill_id="a:d", name="d", reason="alternative to a:b"),
         LeftOutSkill(skill_id="a:e", name="e", reason="did not fit into the budget", tokens=900),
+        LeftOutSkill(skill_id="a:f", name="f", reason="did not fit into the budget", tokens=80),
     ),
     did_not_fit=DidNotFit(skills=1, passages=7, tokens=840),
     probability=0.9,
@@ -129,19 +136,18 @@ def test_markdown_says_what_the_bundle_holds() -> None:
     text = render_markdown(FULL)
     for part in (
         "## 1. bread: Bake bread",
-        "source: /skills/bread/SKILL.md (home:bread, revision 4, 0123456789ab, MIT)",
-        "why: its text matches the task",
+        "source: /skills/bread/SKILL.md (home:bread, revision 4, MIT)",
         "caution, level 2: line 3: asks for secrets",
-        "scripts: /skills/bread/scripts/bake.py",
-        "references: /skills/bread/flour.md",
-        '<passage lines="8-9" role="step" under="">\nKnead it well.\n</passage>',
+        "scripts: scripts/bake.py",
+        "references: flour.md",
+        '<passage lines="8-9">\nKnead it well.\n</passage>',
         "Left out: lines 1, 12-20 (44 tokens)",
         "- a:b → a:c: dependency (line 2)",
         "- a:d: alternative to a:b",
-        "- a:e: did not fit into the budget (900 tokens)",
+        "- did not fit, with their tokens: a:e (900), a:f (80)",
         "- 7 passages did not fit, with all passages of 1 skill; "
         "they need a budget about 840 tokens larger",
-        "probability that it is right: 0.83",
+        "- probability: 0.83",
     ):
         assert part in text
     assert "semantic" not in text
@@ -149,8 +155,40 @@ def test_markdown_says_what_the_bundle_holds() -> None:
 
 def test_only_a_bundle_that_names_files_refers_to_them() -> None:
     whole, brief = (render_markdown(bundle(brief=brief)) for brief in (False, True))
-    assert "the file named as source: read more there when something is missing" in whole
-    assert "its SKILL.md: ask again in this session when something is missing" in brief
+    assert "the file named as source, which has what is left out" in whole
+    assert "its SKILL.md; ask again in this session for more" in brief
+    assert "the file named as source; read_skill returns" in render_markdown(
+        bundle(), READ_WITH_TOOL
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fence", "above"),
+    [
+        ("Knead it.", "", "Bake > Knead"),
+        ("### Knead\n\nKnead it.", "", "Bake"),
+        ("### Knead ###\n\nKnead it.", "", "Bake"),
+        ("Knead\n---\nKnead it.", "", "Bake"),
+        ("### Fold\n\n### Knead\nKnead it.", "", "Bake > Knead"),
+        ("# Knead", "```sh", "Bake > Knead"),
+    ],
+)
+def test_a_heading_in_the_text_is_not_repeated_above_it(text: str, fence: str, above: str) -> None:
+    path = ("Bread", "Bake", "Knead")
+    shown = passage(text).model_copy(update={"heading_path": path, "open_fence": fence})
+    assert f'lines="8-9" under="{above}">' in render_passage(shown)
+
+
+def test_a_prerequisite_names_the_skill_that_needs_it() -> None:
+    header = render_header(2, skill(needed_by="home:cake", probability=0.8))
+    assert "- needed by: home:cake" in header
+    assert "probability" not in header
+
+
+def test_ranges_that_are_left_out_are_one_up_to_the_next_passage() -> None:
+    unsent = LeftOutPassages(passages=4, tokens=44, lines=((1, 1), (3, 6), (11, 12), (14, 20)))
+    text = render_skill(1, skill(left_out=unsent, passages=(passage(first=8, last=9),)))
+    assert "Left out: lines 1-6, 11-20 (44 tokens)" in text
 
 
 def test_without_a_hit_the_status_comes_first() -> None:
@@ -186,7 +224,7 @@ def test_names_and_reasons_stay_on_their_line() -> None:
     for header in (
         render_header(1, skill(name=forged)),
         render_header(1, skill(description=forged)),
-        render_header(1, skill(why=(forged,))),
+        render_header(1, skill(needed_by=forged)),
         render_header(1, skill(scripts=(forged,))),
         render_header(1, skill(licence=forged)),
     ):
@@ -195,7 +233,7 @@ def test_names_and_reasons_stay_on_their_line() -> None:
 
 
 @given(st.lists(st.text(max_size=60), max_size=4), st.text(max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_tokens_of_parts_add_up(texts: list[str], name: str) -> None:
     made = bundle(
         skills=(

@@ -184,6 +184,14 @@ BREAD = Draft("bread", "Bake bread", ["## Steps", "- knead\n- bake"], 5.0, 2)
 LONG = Draft("long", "A long one", [f"## Part {n}\n\n{'dough ' * 60}" for n in range(12)], 4.0, 0)
 
 
+def test_a_budget_that_holds_all_of_a_short_skill_is_never_too_small() -> None:
+    """One passage with the note on the other may take more tokens than both."""
+    skills = select_all([Draft("bread", "Bake bread", ["Knead.", "- bake\n- cool"], 5.0, 2)])
+    least = fill_bundle(empty(100_000), skills, [], []).tokens
+    for budget in range(least, least + 40):
+        check(fill_bundle(empty(budget), skills, [], []))
+
+
 def test_a_skill_that_does_not_fit_is_left_out() -> None:
     skills = select_all([BREAD, LONG])
     alone = fill_bundle(empty(100_000), skills[:1], [], [])
@@ -382,6 +390,6 @@ def test_a_skill_that_does_not_fit_does_not_count_for_the_probability() -> None:
     whole = assemble(make_context(_NoLinks(), budget=100_000), chosen, skills)
     assert [skill.skill_id for skill in whole.skills] == ["home:s0", "home:s1"]
     assert whole.probability == 0.9
-    alone = assemble(make_context(_NoLinks(), budget=400), chosen, skills)
+    alone = assemble(make_context(_NoLinks(), budget=250), chosen, skills)
     assert [skill.skill_id for skill in alone.skills] == ["home:s0"]
     assert alone.probability == 0.225  # its share of the candidates, of the library's

@@ -149,7 +149,7 @@ def test_a_server_that_does_not_answer_is_left_in_time(tmp_path: Path) -> None:
 
 
 SILENT_RESOLVER = """
-import ctypes, socket, struct, sys
+import ctypes, os, socket, struct, sys, time
 sys.path.append(sys.argv.pop(1))
 import prompt_hook
 libc = ctypes.CDLL(None)
@@ -160,30 +160,43 @@ server = struct.pack("=iH", 1, socket.AF_INET) + port + socket.inet_aton("127.0.
 state = libc.__res_state()
 ctypes.memmove(state, struct.pack("=i", 60), 4)  # retrans: seconds to wait for an answer
 ctypes.memmove(state + 16, server, len(server))  # nscount and nsaddr_list
+end = int(sys.argv.pop(1))
+time.sleep = lambda seconds: os.read(end, 1)
 sys.exit(prompt_hook.main(sys.argv[1:]))
 """
-"""Runs the hook with the C library's resolver set to a port of this machine."""
+"""Runs the hook with the C library's resolver set to a port of this machine. Its time limit ends
+when a pipe is written to: on a busy machine, it could end before the resolver is asked."""
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it changes state of glibc")
 def test_a_resolver_that_does_not_answer_is_left_in_time() -> None:
     import socket
 
-    folder = str(LAUNCHER.parent)
+    reader, writer = os.pipe()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as resolver:
         resolver.bind(("127.0.0.1", 0))
         resolver.settimeout(60)
-        words = ("codex", "--url", "https://skillbus.example", "--timeout-ms", "500", "--verbose")
-        done = subprocess.run(
-            [sys.executable, "-c", SILENT_RESOLVER, folder, str(resolver.getsockname()[1]), *words],
-            input=json.dumps(PROMPT).encode(),
-            capture_output=True,
-            check=False,
-            timeout=30,
-        )
-        assert b"skillbus" in resolver.recv(512)
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert b"no answer in time" in done.stderr
+        values = (str(LAUNCHER.parent), str(resolver.getsockname()[1]), str(reader))
+        words = ("codex", "--url", "https://skillbus.example", "--verbose")
+        with subprocess.Popen(
+            [sys.executable, "-c", SILENT_RESOLVER, *values, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(reader,),
+        ) as hook:
+            os.close(reader)
+            try:
+                assert hook.stdin is not None
+                hook.stdin.write(json.dumps(PROMPT).encode())
+                hook.stdin.close()
+                hook.stdin = None
+                assert b"skillbus" in resolver.recv(512)
+            finally:
+                os.close(writer)  # ends the time limit, also after a failure
+            out, errors = hook.communicate(timeout=60)
+    assert (hook.returncode, out) == (0, b"")
+    assert b"no answer in time" in errors
 
 
 def test_a_server_of_another_user_is_sent_nothing(

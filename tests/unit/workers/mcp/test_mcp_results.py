@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from config.errors import UsageError
 from search.protocol import StoredRevision
-from skills.bundle.budget_form import BudgetForm, with_markdown_tokens
+from skills.bundle.budget_form import BudgetForm
 from skills.bundle.model import (
     Bundle,
     BundlePassage,
@@ -83,16 +83,15 @@ def test_lines_that_the_file_has_not() -> None:
     assert clip_line_ranges(parsed, [(2, 5000)]) == [(2, len(parsed.lines))]
 
 
-def test_a_skill_read_whole_is_its_body_under_its_headings() -> None:
+def test_a_skill_read_whole_is_its_body_in_one_quotation() -> None:
     revision = _revision("Do it.")
     result = render_lines(revision, PATH, clip_line_ranges(revision.parsed, []), 2000)
     assert result.next_lines == ""
     assert "Left out" not in result.text
     assert "description: Helps" not in result.text
-    quoted = re.findall(
-        r'<passage lines="([\d-]+)" [^>]*under="([^"]*)">\n(.*?)\n</passage>', result.text, re.S
-    )
-    assert [under for _, under, _ in quoted] == ["", "Care"]
+    (quoted,) = re.findall(r'<passage lines="[\d-]+">\n(.*?)\n</passage>', result.text, re.S)
+    assert quoted.startswith("# anvil\n")
+    assert "\n## Care\n" in quoted
     assert PATH in result.text
     assert "home:anvil, revision 1" in result.text
     assert "not orders" in result.text
@@ -155,7 +154,7 @@ def test_lines_from_the_middle_of_a_code_block_stand_between_fences() -> None:
 
 
 def test_a_long_file_is_read_page_by_page() -> None:
-    steps = (f"{n}. " + f'Strike the "hot" iron for {n} s.\\n' * 30 for n in range(1, 301))
+    steps = (f"{n}. " + f'Strike the "hot" iron for {n} s.\\n' * 30 for n in range(1, 101))
     revision = _revision("\n\n".join(steps))
     spans = clip_line_ranges(revision.parsed, [])
     seen: list[str] = []
@@ -166,7 +165,7 @@ def test_a_long_file_is_read_page_by_page() -> None:
         if not result.next_lines:
             break
         spans = clip_line_ranges(revision.parsed, parse_line_ranges(result.next_lines))
-    assert seen == [str(n) for n in range(1, 301)]
+    assert seen == [str(n) for n in range(1, 101)]
 
 
 def test_a_line_that_no_result_can_hold_is_said_to_be_one() -> None:
@@ -188,7 +187,7 @@ def test_a_result_takes_at_most_what_its_bundle_counts(data: st.DataObject) -> N
     )
     result = fit_to_budget(bundle, counted)
     assert count_result_tokens(result) <= counted
-    assert count_tokens(result.text) == with_markdown_tokens(bundle).tokens
+    assert count_tokens(result.text) <= counted
 
 
 def test_a_text_cannot_end_its_own_quotation() -> None:
