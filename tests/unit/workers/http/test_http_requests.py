@@ -127,6 +127,43 @@ def test_a_preference_may_be_in_any_of_several_headers(client: TestClient) -> No
     assert (answer.status_code, answer.headers["preference-applied"]) == (200, "wait=20")
 
 
+def test_a_long_wait_is_shortened(backend: EmbeddedBackend, client: TestClient) -> None:
+    granted = f"wait={backend.settings.gateway.wait_seconds:g}"
+    for seconds in ("1000000", DIGITS):
+        headers = {"Prefer": f"wait={seconds}"}
+        answer = client.post("/v1/queries", json={"task": "fire a kiln"}, headers=headers)
+        assert (answer.status_code, answer.headers["preference-applied"]) == (200, granted)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"task": "\xff"}', "it is not UTF-8"),
+        (b"[" * 100_000, "it is nested too deeply"),
+        (f'{{"budget": {DIGITS}}}'.encode(), "a number has too many digits"),
+    ],
+)
+def test_the_answer_says_why_a_body_cannot_be_read(
+    client: TestClient, body: bytes, reason: str
+) -> None:
+    kind = {"Content-Type": "application/json"}
+    problem = client.post("/v1/queries", content=body, headers=kind).json()
+    assert (problem["status"], problem["detail"]) == (422, f"the body is not valid JSON: {reason}")
+
+
+def test_the_answer_says_what_is_wrong_with_path_or_method(client: TestClient) -> None:
+    unknown, patched = client.get("/v1/queries/"), client.patch("/v1/queries")
+    assert (unknown.status_code, "/v1/openapi.json" in unknown.json()["detail"]) == (404, True)
+    assert patched.headers["allow"] == "GET, HEAD, POST"
+    assert patched.json()["detail"] == "this path takes only GET, HEAD, POST"
+
+
+def test_groups_are_returned_as_they_are_stored(local: TestClient) -> None:
+    groups = {"groups": ["hr", "finance", "hr"]}
+    stored = local.put("/v1/sources/annex/groups", json=groups)
+    assert stored.json() == {"groups": ["finance", "hr"]}
+
+
 def test_a_skill_in_a_folder_that_looks_like_a_revision_is_shown(client: TestClient) -> None:
     skill_id = f"crafts:{FOLDER_LIKE_A_REVISION}"
     assert client.get(f"/v1/skills/{skill_id}").json()["skill_id"] == skill_id
@@ -199,7 +236,7 @@ def test_head_of_a_stream_ends(backend: EmbeddedBackend, client: TestClient) -> 
     backend.journal.cancel_job(query_id)
 
 
-@pytest.mark.parametrize("event_id", ["\N{SNOWMAN}", "a?b#c", "a b"])
+@pytest.mark.parametrize("event_id", ["\N{SNOWMAN}", "a?b#c", "a b", "a/b"])
 def test_an_event_of_this_machine_is_found_by_its_location(
     local: TestClient, event_id: str
 ) -> None:
