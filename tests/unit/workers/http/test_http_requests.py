@@ -18,6 +18,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from config.errors import NotFoundError, SkillbusError, TransientError
+from graph.records import SkillState
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 from tasks.journal.protocol import Job
@@ -28,8 +29,8 @@ from workers.backend.embedded import EmbeddedBackend
 from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.app import create_api, create_gateway
 from workers.http.authentication import LOCAL_USER
-from workers.http.cursors import make_next_path
 from workers.http.route_services import RouteServices
+from workers.http.routes.library.search import LibraryQuery
 from workers.http.tokens import TokenScope, TokenStore
 from workers.library.public_skills import PublicSkills
 from workers.queue.protocol import Message
@@ -177,8 +178,8 @@ def test_no_revision_has_such_a_number(client: TestClient, seq: str) -> None:
 
 
 def test_a_cursor_with_such_a_number_begins_at_the_start(client: TestClient) -> None:
-    filters = {"q": "none", "state": "published"}
-    found = client.get(make_next_path("/v1/library", filters, 10, DIGITS))
+    query = LibraryQuery(q="none", state=SkillState.PUBLISHED, limit=10)
+    found = client.get(query.make_next_path("/v1/library", DIGITS))
     assert (found.status_code, found.json()["skills"]) == (200, [])
 
 
