@@ -46,6 +46,7 @@ PUBLIC_PATHS = ("/healthz", "/readyz")
 """Paths that need no token."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 _UPLOAD_ROUTE = ("POST", "/v1/skills")
 _WEBHOOK_PREFIX = "/v1/webhooks/"
 """Prefix of paths whose requests are signed and need no token."""
@@ -258,9 +259,8 @@ class AccessMiddleware:
         if self._hosts is None:
             return
         named = headers.getlist("host")
-        host = named[0].lower() if len(named) == 1 else ""
-        name = host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host
-        if (name if name.startswith("[") else host.partition(":")[0]) not in self._hosts:
+        host = _HOST.fullmatch(named[0].lower()) if len(named) == 1 else None
+        if host is None or host[1] not in self._hosts:
             raise HTTPException(
                 421, "this gateway has another name; gateway.hosts lists the accepted names"
             )

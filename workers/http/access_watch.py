@@ -19,8 +19,9 @@ class AccessWatch:
     """Wraps the messages of one request, and checks its caller every `WATCH_SECONDS`.
 
     The check runs while the context is open. Once access is lost, the application sees a client
-    that has disconnected. A response that streams, or has not begun, is then sent no further. A
-    response to a change is sent in full: its caller has to know what was done.
+    that has disconnected, even before the body of the request is complete. A response that streams,
+    or has not begun, is then sent no further. A response to a change is sent in full: its caller
+    has to know what was done.
 
     has_access: checks the caller again. is_change: whether the request has changed something.
     """
@@ -38,6 +39,7 @@ class AccessWatch:
         self._send = send
         self._lost = asyncio.Event()
         self._is_body_complete = False
+        self._is_body_cut = False
         self._is_whole = False
         self._task: asyncio.Task[None] | None = None
 
@@ -72,26 +74,30 @@ class AccessWatch:
                 return
 
     async def receive(self) -> Message:
-        """Return the client's next message; after the body, a disconnect once access is lost."""
-        if not self._is_body_complete:
-            message = await self._receive()
-            self._is_body_complete = not message.get("more_body", False)
-            return message
-        if self.is_lost:
-            return _DISCONNECT
+        """Return the client's next message, or a disconnect once access is lost."""
+        if self.is_lost:  # without waiting: a caller that only polls cancels a wait
+            return self._disconnect()
         receiving = asyncio.ensure_future(self._receive())
         losing = asyncio.create_task(self._lost.wait())
         try:
             await asyncio.wait((receiving, losing), return_when=asyncio.FIRST_COMPLETED)
-            return _DISCONNECT if self.is_lost else receiving.result()
+            if self.is_lost:
+                return self._disconnect()
+            message = receiving.result()
+            self._is_body_complete = not message.get("more_body", False)
+            return message
         finally:
             receiving.cancel()
             losing.cancel()
 
+    def _disconnect(self) -> Message:
+        self._is_body_cut = not self._is_body_complete
+        return _DISCONNECT
+
     async def send(self, message: Message) -> None:
         """Send a message of the response, if the caller may still have it."""
         if message["type"] == "http.response.start":
-            if self.is_lost and not self._is_change():
+            if self.is_lost and (self._is_body_cut or not self._is_change()):
                 return
             # A response with a `Content-Length` cannot end early.
             self._is_whole = self._is_change() or "content-length" in Headers(

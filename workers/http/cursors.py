@@ -21,56 +21,55 @@ Row = TypeVar("Row")
 _DIGEST_BYTES = 6
 
 
-def encode_cursor(last: str, path: str, filters: Mapping[str, str]) -> str:
-    """Return the cursor after the entry `last` of the list at a path with these filters."""
-    text = last.encode()
-    return base64.urlsafe_b64encode(_digest(text, path, filters) + text).decode().rstrip("=")
-
-
-def decode_cursor(cursor: str, path: str, filters: Mapping[str, str]) -> str:
-    """Return the entry that a cursor was made for, "" for an empty cursor.
-
-    Raises UsageError for a malformed cursor and for a cursor of another list.
-    """
-    if not cursor:
-        return ""
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        raw = base64.b64decode(padded, altchars=b"-_", validate=True)
-        text = raw[_DIGEST_BYTES:]
-        if raw[:_DIGEST_BYTES] == _digest(text, path, filters):
-            return text.decode()
-    except (binascii.Error, ValueError):
-        pass
-    raise UsageError(WRONG_CURSOR)
-
-
-def make_next_path(path: str, filters: Mapping[str, str], limit: int, last: str) -> str:
-    """Return the path of the page after the entry `last`."""
-    place = {"limit": str(limit), "cursor": encode_cursor(last, path, filters)}
-    return f"{path}?{urlencode({**filters, **place})}"
-
-
 class PageQuery(BaseModel):
-    """Base class of the parameters of a list. Other parameters are rejected."""
+    """Base class of the parameters of a list: its filters, and a page. Others are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     limit: int
     cursor: str = Field("", description="from `next` of the previous page")
 
+    def decode_cursor(self, path: str) -> str:
+        """Return the entry after which the page of the list at this path begins, "" for the first.
 
-def cut_page(
-    path: str, rows: Sequence[Row], page: PageQuery, filters: Mapping[str, str] | None = None
-) -> tuple[list[Row], str | None]:
+        Raises UsageError for a malformed cursor, and for a cursor of a list with other filters.
+        """
+        if not self.cursor:
+            return ""
+        try:
+            padded = self.cursor + "=" * (-len(self.cursor) % 4)
+            raw = base64.b64decode(padded, altchars=b"-_", validate=True)
+            text = raw[_DIGEST_BYTES:]
+            if raw[:_DIGEST_BYTES] == _digest(text, path, self._filters()):
+                return text.decode()
+        except (binascii.Error, ValueError):
+            pass
+        raise UsageError(WRONG_CURSOR)
+
+    def make_next_path(self, path: str, last: str) -> str:
+        """Return the path of the page after the entry `last`."""
+        filters, text = self._filters(), last.encode()
+        raw = _digest(text, path, filters) + text
+        cursor = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+        return f"{path}?{urlencode({**filters, 'limit': self.limit, 'cursor': cursor})}"
+
+    def _filters(self) -> dict[str, str]:
+        """Return the other parameters, by name, if they are set."""
+        chosen = self.model_dump(mode="json", exclude={"limit", "cursor"}, exclude_defaults=True)
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in chosen.items()
+        }
+
+
+def cut_page(path: str, rows: Sequence[Row], page: PageQuery) -> tuple[list[Row], str | None]:
     """Return the rows of a page, and the path of the next page, None on the last.
 
-    filters: of the list. Rows may move between pages if the list changes meanwhile.
+    Rows may move between pages if the list changes meanwhile.
     """
-    filters = filters or {}
-    start = _parse_place(decode_cursor(page.cursor, path, filters))
+    start = _parse_place(page.decode_cursor(path))
     end = start + page.limit
-    following = make_next_path(path, filters, page.limit, str(end)) if end < len(rows) else None
+    following = page.make_next_path(path, str(end)) if end < len(rows) else None
     return list(rows[start:end]), following
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -47,6 +48,9 @@ _PROBLEM_TYPES = {
     500: ("error", "error"),
     503: ("try-again", "try again"),
 }
+_NO_ROUTE = HTTPStatus.NOT_FOUND.phrase
+"""The detail with which Starlette answers requests that match no route."""
+
 _FAILED = ("failed", "failed")
 """Of the status 422 if the request was valid, and its work failed permanently."""
 
@@ -133,10 +137,24 @@ async def _handle_validation_error(request: Request, error: Any) -> JSONResponse
 
 
 async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
-    headers = error.headers
-    if error.status_code == 405:
+    status, detail, headers = error.status_code, str(error.detail), error.headers
+    if status == 400 and (reason := _explain_unreadable_json(error.__cause__)):
+        status, detail = 422, f"the body is not valid JSON: {reason}"
+    elif status == 405:
         headers = allow_header(request.app.state.routes, request.scope["path"]) or headers
-    return problem_response(request.scope, error.status_code, str(error.detail), headers)
+        detail = f"this path takes only {headers['Allow']}"
+    elif status == 404 and detail == _NO_ROUTE:
+        detail = "no endpoint has this path; /v1/openapi.json describes the API"
+    return problem_response(request.scope, status, detail, headers)
+
+
+def _explain_unreadable_json(cause: BaseException | None) -> str:
+    """Return why FastAPI could not parse a body, "" for other errors than those of `json.loads`."""
+    if isinstance(cause, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(cause, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return "a number has too many digits" if isinstance(cause, ValueError) else ""
 
 
 async def handle_disconnect(request: Request, _: Exception) -> JSONResponse:

@@ -623,9 +623,7 @@ def test_hostile_bodies_are_refused(clients: Clients) -> None:
         b'{"task": "x", "more": 1}',
         b'{"task": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ):
-        answer = client.post("/v1/queries", content=body, headers=json_type)
-        assert answer.status_code in (400, 422), body[:40]
-        refused(answer, answer.status_code, ["not-possible", "not-valid"][answer.status_code > 400])
+        refused(client.post("/v1/queries", content=body, headers=json_type), 422, "not-valid")
     nul = client.post("/v1/queries", json={"task": "kiln\0firing"}, headers={"Prefer": "wait=60"})
     assert nul.json()["state"] == "done"
     whole = client.post("/v1/queries", json={"task": "x" * 250_000})

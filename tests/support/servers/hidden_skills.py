@@ -223,7 +223,7 @@ def get_paths(prefix: str) -> list[str]:
 UNDOCUMENTED: dict[str, list[str]] = {
     f"/.well-known/{folder}/{rest}": get_paths(f"/.well-known/{folder}/")
     for folder in ("agent-skills", "skills")
-    for rest in ("index.json", "{archive}", "{name}/{path}")
+    for rest in ("index.json", "{name}.zip", "{name}/{path}")
 }
 """By path of a route that is in no document, what is read there."""
 

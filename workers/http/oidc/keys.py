@@ -208,8 +208,8 @@ class KeyCache:
         """Return whether the keys have to be fetched before this key is used."""
         now = self._clock()
         if now - self._tried_at < _RETRY_SECONDS:
-            # A request during the first fetch waits for it.
-            return not self._keys and self._lock.locked()
+            # A request whose key is unknown waits for a fetch that is running.
+            return self._lock.locked() and self.find(key_id, algorithm) is None
         return now - self._loaded_at > self._lifetime or self.find(key_id, algorithm) is None
 
     def refresh(self, key_id: str, algorithm: str) -> None:

@@ -37,7 +37,7 @@ _HEARTBEAT_SECONDS = 15
 _LISTED_CHARACTERS = 200
 _POLL_SECONDS = 0.05
 _RETRY_SECONDS = 0.5
-_PREFER_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
+_PREFER_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d+)\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 QueryId = Annotated[str, Path(description="the `id` that `POST /v1/queries` returned")]
 
@@ -277,7 +277,8 @@ class QueryService:
         found = _PREFER_WAIT.search(",".join(prefer))
         if found is None:
             return None
-        return min(int(found[1]), int(self._backend.settings.gateway.wait_seconds))
+        digits = found[1][:9]  # Python converts no number of thousands of digits
+        return min(int(digits), int(self._backend.settings.gateway.wait_seconds))
 
     def stream_events(self, query_id: str, caller: Caller) -> EventSourceResponse:
         """Return the event stream of a query; it raises HTTPException if too many are open."""

@@ -16,7 +16,7 @@ from skills.events import SkillRemoved
 from skills.skill_policy import get_source_id
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
-from workers.http.cursors import PageQuery, decode_cursor, make_next_path
+from workers.http.cursors import PageQuery
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
 from workers.http.responses.etags import respond_if_changed
@@ -133,10 +133,6 @@ class SkillListQuery(PageQuery):
         """Return the filter for the catalog."""
         return EntryFilter(self.source, self.state, self.name, has_scripts=self.has_scripts)
 
-    def filter_params(self) -> dict[str, str]:
-        """Return the filters that are set, by parameter name."""
-        return self.model_dump(mode="json", exclude_none=True, exclude={"limit", "cursor"})
-
 
 def skill_routes(backend: StoreBackend) -> APIRouter:
     """Return the routes of skills, without uploads."""
@@ -216,10 +212,9 @@ def describe_skill(backend: StoreBackend, caller: Caller, skill_id: str) -> dict
 
 def _list_entries(graph: Catalog, query: SkillListQuery) -> tuple[list[CatalogEntry], str | None]:
     """Return the entries of a page and the path of the next page, None on the last."""
-    filters = query.filter_params()
-    after = decode_cursor(query.cursor, _PATH, filters)
+    after = query.decode_cursor(_PATH)
     page = graph.list_entries(query.to_selection(), after, query.limit + 1)
     if len(page) <= query.limit:
         return page, None
     page = page[: query.limit]
-    return page, make_next_path(_PATH, filters, query.limit, page[-1].skill_id)
+    return page, query.make_next_path(_PATH, page[-1].skill_id)

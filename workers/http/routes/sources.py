@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from config.errors import MisconfiguredError, NotFoundError, UsageError
 from graph.records import SkillState, Source
-from skills.access import MAX_GROUPS, GroupName
+from skills.access import MAX_GROUPS, GroupName, parse_groups
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
 from skills.events.ids import SourceId
 from tasks.sources.git.mirror import check_git_source
@@ -147,8 +147,9 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         """Set the groups that see the skills of a source, which may be added later; an empty list
         stands for those of the settings."""
         note_object(request, f"{source_id} {' '.join(body.groups)}".strip())
-        backend.set_source_groups(source_id, body.groups)
-        return body
+        groups = list(parse_groups(body.groups))
+        backend.set_source_groups(source_id, groups)
+        return SourceGroups(groups=groups)
 
     @router.get("/v1/sources", response_model=SourceList, response_model_exclude_unset=True)
     def list_sources(caller: CurrentCaller) -> Mapping[str, Any]:

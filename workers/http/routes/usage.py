@@ -15,7 +15,7 @@ from config.errors import UsageError
 from tasks.outcomes.protocol import AnswerPlace
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import WRONG_CURSOR, PageQuery, cut_page, decode_cursor, make_next_path
+from workers.http.cursors import WRONG_CURSOR, PageQuery, cut_page
 from workers.http.limits.thread_slots import ThreadSlots
 from workers.library.usage.answered import NEWEST, QueryOutcome, describe_answered
 from workers.library.usage.findings import describe_unused
@@ -51,15 +51,6 @@ class UsageQuery(UsagePage):
         "others than the caller for admins only",
     )
 
-    def filter_params(self) -> dict[str, str]:
-        """Return the parameters that select rows, by name."""
-        names = {"days", "source", "skill", "owner"}
-        return {
-            name: str(value)
-            for name, value in self.model_dump(include=names).items()
-            if value is not None
-        }
-
     def to_filter(self, caller: Caller, visible: frozenset[str] | None) -> UsageFilter:
         """Return the filter for rows that the caller may see; raises HTTPException (403) for
         another owner than the caller."""
@@ -76,11 +67,6 @@ class AnsweredQueriesQuery(UsagePage):
         description="only queries with this result: `hit`, `no_hit`, a reported outcome of one of "
         "their skills, `missing`, or `unreported`",
     )
-
-    def filter_params(self) -> dict[str, str]:
-        """Return the parameters that select queries, by name."""
-        chosen = {"days": str(self.days)}
-        return chosen if self.outcome is None else chosen | {"outcome": self.outcome.value}
 
 
 class UsageReport(BaseModel):
@@ -189,11 +175,10 @@ class UsageService:
 
     def summarise(self, caller: Caller, query: UsageQuery) -> UsageReport:
         """Return counts in total and by day, source, owner and skill."""
-        visible = self._backend.find_visible_sources(caller.reader)
-        selection = query.to_filter(caller, visible)
+        selection = query.to_filter(caller, self._backend.find_visible_sources(caller.reader))
         with self.open_reader(caller) as reader:
             data = reader.summarise(query.days, selection)
-        page, following = cut_page("/v1/usage", data["skills"], query, query.filter_params())
+        page, following = cut_page("/v1/usage", data["skills"], query)
         owners = [one for one in data["owners"] if caller.can_see(one["owner"])]
         count = len(data["skills"])
         return UsageReport(
@@ -202,29 +187,27 @@ class UsageService:
 
     def list_unused(self, caller: Caller, query: UsageQuery) -> FoundSkills:
         """Return a page of the published skills that were not chosen for any query."""
-        visible = self._backend.find_visible_sources(caller.reader)
-        selection = query.to_filter(caller, visible)
+        selection = query.to_filter(caller, self._backend.find_visible_sources(caller.reader))
         entry_policy = self._backend.skills.get_policy()
         with self.open_reader(caller) as reader:
             published = self._published.read(entry_policy)
             found = reader.select_unused(query.days, selection, published)
-        page, following = cut_page("/v1/usage/unused", found, query, query.filter_params())
+        page, following = cut_page("/v1/usage/unused", found, query)
         rows = [describe_unused(one) for one in self._published.check(page, entry_policy)]
         return FoundSkills(skills=rows, total=len(found), next=following)
 
     def list_copies(self, caller: Caller, query: UsageQuery) -> FoundSkills:
         """Return a page of the skills that were left out for a skill that does the same."""
-        visible = self._backend.find_visible_sources(caller.reader)
-        selection = query.to_filter(caller, visible)
+        selection = query.to_filter(caller, self._backend.find_visible_sources(caller.reader))
         with self.open_reader(caller) as reader:
             found = reader.list_copies(query.days, selection)
-        page, following = cut_page("/v1/usage/copies", found, query, query.filter_params())
+        page, following = cut_page("/v1/usage/copies", found, query)
         return FoundSkills(skills=page, total=len(found), next=following)
 
     def list_answered(self, caller: Caller, query: AnsweredQueriesQuery) -> AnsweredQueries:
         """Return a page of answered queries: the caller's, for admins all."""
-        path, filters = "/v1/usage/queries", query.filter_params()
-        place = _parse_answer_place(decode_cursor(query.cursor, path, filters))
+        path = "/v1/usage/queries"
+        place = _parse_answer_place(query.decode_cursor(path))
         visible = self._backend.find_visible_sources(caller.reader)
         with self.open_reader(caller) as reader:
             groups, page = reader.list_answered(
@@ -234,7 +217,7 @@ class UsageService:
         following = None
         if page.next is not None:
             last = f"{page.next.answered!r} {page.next.query_id}"
-            following = make_next_path(path, filters, query.limit, last)
+            following = query.make_next_path(path, last)
         return AnsweredQueries(groups=describe_answered(groups, page, states), next=following)
 
     def list_outcomes(self, caller: Caller, query: OutcomesQuery) -> ReportedOutcomes:
@@ -254,8 +237,7 @@ class UsageService:
         owner = None if caller.is_admin else caller.name
         with self.open_reader(caller) as reader:
             data = reader.group_unanswered(query.days, owner)
-        params = {"days": str(query.days)}
-        page, following = cut_page("/v1/usage/unanswered", data["groups"], query, params)
+        page, following = cut_page("/v1/usage/unanswered", data["groups"], query)
         count = len(data["groups"])
         return UnansweredGroups(**{**data, "groups": page}, group_count=count, next=following)
 

@@ -17,7 +17,6 @@ from workers.http.responses.etags import respond_if_changed
 from workers.library.public_skills import PublicFile, PublicSkills
 from workers.library.skill_files import BYTES, MARKDOWN, guess_media_type
 
-_ARCHIVE = ".zip"
 _CACHE = "public, max-age=60"
 _MAX_ARCHIVES = 4
 _WAIT_SECONDS = 10.0
@@ -49,14 +48,13 @@ def well_known_routes(backend: StoreBackend) -> APIRouter:
         """Return a file of a skill."""
         return _send_file(public.read_file(name, path), if_none_match)
 
-    def read_archive(archive: str, if_none_match: str = Header("")) -> Response:
+    def read_archive(name: str, if_none_match: str = Header("")) -> Response:
         """Return a skill as a zip."""
-        name = archive.removesuffix(_ARCHIVE) if archive.endswith(_ARCHIVE) else ""
         with archives.hold(_WAIT_SECONDS, "other archives are being made; try again later"):
             return _send_file(public.read_archive(name), if_none_match)
 
     for prefix in PREFIXES:
-        router.get(f"{prefix}{{archive}}")(read_archive)
+        router.get(f"{prefix}{{name}}.zip")(read_archive)
         router.get(f"{prefix}{{name}}/{{path:path}}")(read)
     return router
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -20,6 +20,7 @@ from config.settings import Settings
 from workers.audit.log import AuditLog
 from workers.http import access_watch
 from workers.http.access import AccessMiddleware, AccessRules
+from workers.http.problems import handle_disconnect
 from workers.http.tokens import TokenScope, TokenStore
 
 SECRET = "what only readers get"
@@ -39,7 +40,7 @@ async def disconnected(request: Request) -> None:
         await asyncio.sleep(0.001)
 
 
-def ask(tokens: TokenStore, folder: Path, method: str, lose: Callable[[], None]) -> httpx.Response:
+def ask(tokens: TokenStore, folder: Path, kind: str, lose: Callable[[], None]) -> httpx.Response:
     """The response to a request whose caller loses access while the application answers."""
 
     async def stream(request: Request) -> Response:
@@ -57,26 +58,40 @@ def ask(tokens: TokenStore, folder: Path, method: str, lose: Callable[[], None])
         await disconnected(request)
         return JSONResponse({"text": SECRET}, 202)
 
+    async def change(request: Request) -> Response:
+        await request.body()
+        return JSONResponse({"text": SECRET}, 202)
+
+    async def send_slowly() -> AsyncIterator[bytes]:
+        yield b"{"
+        lose()
+        await asyncio.sleep(60)
+        yield b"}"
+
     routes = [
         Route("/stream", stream),
         Route("/wait", wait),
         Route("/v1/skills", wait, methods=["POST"]),
+        Route("/v1/sources", change, methods=["POST"]),
     ]
     app = AccessMiddleware(
-        Starlette(routes=routes),
+        Starlette(routes=routes, exception_handlers={ClientDisconnect: handle_disconnect}),
         AccessRules(tokens),
         GatewaySettings(),
         AuditLog(Settings(home=folder)),
     )
-    path = {"stream": "/stream", "wait": "/wait", "change": "/v1/skills"}[method]
+    verb, path, content = {
+        "stream": ("GET", "/stream", None),
+        "wait": ("GET", "/wait", None),
+        "change": ("POST", "/v1/skills", None),
+        "slow change": ("POST", "/v1/sources", send_slowly()),
+    }[kind]
     headers = {"Authorization": f"Bearer {tokens.add('reader', TokenScope.WRITE, groups=['hr'])}"}
 
     async def send() -> httpx.Response:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://skillbus") as client:
-            return await client.request(
-                "POST" if method == "change" else "GET", path, headers=headers
-            )
+            return await client.request(verb, path, headers=headers, content=content)
 
     return asyncio.run(send())
 
@@ -108,11 +123,12 @@ def test_a_stream_ends(tokens: TokenStore, tmp_path: Path, lose: Any) -> None:
     assert (answer.status_code, answer.text) == (200, "first\n")
 
 
+@pytest.mark.parametrize("kind", ["wait", "slow change"])
 @pytest.mark.parametrize("lose", LOSSES)
 def test_an_answer_that_has_not_begun_is_refused(
-    tokens: TokenStore, tmp_path: Path, lose: Any
+    tokens: TokenStore, tmp_path: Path, lose: Any, kind: str
 ) -> None:
-    answer = ask(tokens, tmp_path, "wait", lambda: lose(tokens))
+    answer = ask(tokens, tmp_path, kind, lambda: lose(tokens))
     assert answer.status_code == (503 if lose is _make_unreadable else 401)
     assert SECRET not in answer.text
 

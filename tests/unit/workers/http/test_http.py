@@ -144,49 +144,43 @@ def test_a_file_whose_mode_is_changed_is_looked_at_again(tokens: TokenStore) -> 
         tokens.find(secret)
 
 
-@pytest.mark.parametrize(
-    ("error", "shown"),
-    [
-        (
-            TransientError(
-                f"{INSIDE} did not answer", public_message="the catalog does not answer"
-            ),
-            "the catalog does not answer",
-        ),
-        (
-            MisconfiguredError(f"{INSIDE} refuses the login"),
-            "a setting of this deployment is wrong",
-        ),
-    ],
-)
+FAILURES: dict[str, SkillbusError] = {
+    "the catalog does not answer": TransientError(
+        f"{INSIDE} did not answer", public_message="the catalog does not answer"
+    ),
+    "a setting of this deployment is wrong": MisconfiguredError(f"{INSIDE} refuses the login"),
+}
+
+
 def test_a_failed_server_is_named_in_the_log_and_to_the_local_user_alone(
-    tokens: TokenStore,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: SkillbusError,
-    shown: str,
+    tokens: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = structlog.testing.CapturingLogger()
     monkeypatch.setattr(problems, "log", log)
+    list_sources = Mock(side_effect=[one for one in FAILURES.values() for _ in ("remote", "own")])
     backend: Any = SimpleNamespace(
         settings=Settings(home=tmp_path),
         journal=None,
-        graph_for=lambda reader: SimpleNamespace(list_sources=Mock(side_effect=error)),
+        graph_for=lambda reader: SimpleNamespace(list_sources=list_sources),
         skills=None,
     )
     headers = {"Authorization": f"Bearer {tokens.add('ci', TokenScope.ADMIN)}"}
+    remote, own = (
+        TestClient(create_gateway(backend, access), "http://skillbus", headers=headers)
+        for access in (AccessRules(tokens), None)
+    )
 
-    def ask(access: AccessRules | None) -> str:
-        client = TestClient(create_gateway(backend, access), "http://skillbus", headers=headers)
+    def ask(client: TestClient) -> str:
         answer = client.get("/v1/sources")
         assert answer.status_code == 503
         return str(answer.json()["detail"])
 
-    detail = ask(AccessRules(tokens))
-    assert detail.startswith(shown)
-    assert INSIDE not in detail
-    assert [INSIDE in call.kwargs["reason"] for call in log.calls] == [True]
-    assert INSIDE in ask(None)
+    for number, shown in enumerate(FAILURES):
+        detail = ask(remote)
+        assert detail.startswith(shown)
+        assert INSIDE not in detail
+        assert [INSIDE in call.kwargs["reason"] for call in log.calls[2 * number :]] == [True]
+        assert INSIDE in ask(own)
 
 
 def test_a_bucket_empties_and_fills(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,15 +199,16 @@ def test_too_many_connections_get_503() -> None:
         assert answered(server)
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> httpx.AsyncClient:
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> httpx.AsyncClient:
     """A web page of an origin that may call."""
+    home = tmp_path_factory.mktemp("page")
     gateway = GatewaySettings(origins=("https://Board.example/",))
     backend: Any = SimpleNamespace(
-        settings=Settings(home=tmp_path, gateway=gateway), journal=None, skills=None
+        settings=Settings(home=home, gateway=gateway), journal=None, skills=None
     )
     transport = httpx.ASGITransport(
-        create_gateway(backend, AccessRules(TokenStore(tmp_path / "tokens.json")))
+        create_gateway(backend, AccessRules(TokenStore(home / "tokens.json")))
     )
     headers = {"Origin": "https://board.example"}
     return httpx.AsyncClient(transport=transport, base_url="http://skillbus", headers=headers)

@@ -18,6 +18,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from config.errors import NotFoundError, SkillbusError, TransientError
+from graph.records import SkillState
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 from tasks.journal.protocol import Job
@@ -28,8 +29,8 @@ from workers.backend.embedded import EmbeddedBackend
 from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.app import create_api, create_gateway
 from workers.http.authentication import LOCAL_USER
-from workers.http.cursors import make_next_path
 from workers.http.route_services import RouteServices
+from workers.http.routes.library.search import LibraryQuery
 from workers.http.tokens import TokenScope, TokenStore
 from workers.library.public_skills import PublicSkills
 from workers.queue.protocol import Message
@@ -127,6 +128,43 @@ def test_a_preference_may_be_in_any_of_several_headers(client: TestClient) -> No
     assert (answer.status_code, answer.headers["preference-applied"]) == (200, "wait=20")
 
 
+def test_a_long_wait_is_shortened(backend: EmbeddedBackend, client: TestClient) -> None:
+    granted = f"wait={backend.settings.gateway.wait_seconds:g}"
+    for seconds in ("1000000", DIGITS):
+        headers = {"Prefer": f"wait={seconds}"}
+        answer = client.post("/v1/queries", json={"task": "fire a kiln"}, headers=headers)
+        assert (answer.status_code, answer.headers["preference-applied"]) == (200, granted)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"task": "\xff"}', "it is not UTF-8"),
+        (b"[" * 100_000, "it is nested too deeply"),
+        (f'{{"budget": {DIGITS}}}'.encode(), "a number has too many digits"),
+    ],
+)
+def test_the_answer_says_why_a_body_cannot_be_read(
+    client: TestClient, body: bytes, reason: str
+) -> None:
+    kind = {"Content-Type": "application/json"}
+    problem = client.post("/v1/queries", content=body, headers=kind).json()
+    assert (problem["status"], problem["detail"]) == (422, f"the body is not valid JSON: {reason}")
+
+
+def test_the_answer_says_what_is_wrong_with_path_or_method(client: TestClient) -> None:
+    unknown, patched = client.get("/v1/queries/"), client.patch("/v1/queries")
+    assert (unknown.status_code, "/v1/openapi.json" in unknown.json()["detail"]) == (404, True)
+    assert patched.headers["allow"] == "GET, HEAD, POST"
+    assert patched.json()["detail"] == "this path takes only GET, HEAD, POST"
+
+
+def test_groups_are_returned_as_they_are_stored(local: TestClient) -> None:
+    groups = {"groups": ["hr", "finance", "hr"]}
+    stored = local.put("/v1/sources/annex/groups", json=groups)
+    assert stored.json() == {"groups": ["finance", "hr"]}
+
+
 def test_a_skill_in_a_folder_that_looks_like_a_revision_is_shown(client: TestClient) -> None:
     skill_id = f"crafts:{FOLDER_LIKE_A_REVISION}"
     assert client.get(f"/v1/skills/{skill_id}").json()["skill_id"] == skill_id
@@ -140,8 +178,8 @@ def test_no_revision_has_such_a_number(client: TestClient, seq: str) -> None:
 
 
 def test_a_cursor_with_such_a_number_begins_at_the_start(client: TestClient) -> None:
-    filters = {"q": "none", "state": "published"}
-    found = client.get(make_next_path("/v1/library", filters, 10, DIGITS))
+    query = LibraryQuery(q="none", state=SkillState.PUBLISHED, limit=10)
+    found = client.get(query.make_next_path("/v1/library", DIGITS))
     assert (found.status_code, found.json()["skills"]) == (200, [])
 
 
@@ -199,7 +237,7 @@ def test_head_of_a_stream_ends(backend: EmbeddedBackend, client: TestClient) -> 
     backend.journal.cancel_job(query_id)
 
 
-@pytest.mark.parametrize("event_id", ["\N{SNOWMAN}", "a?b#c", "a b"])
+@pytest.mark.parametrize("event_id", ["\N{SNOWMAN}", "a?b#c", "a b", "a/b"])
 def test_an_event_of_this_machine_is_found_by_its_location(
     local: TestClient, event_id: str
 ) -> None:

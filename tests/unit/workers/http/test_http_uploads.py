@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -31,22 +31,29 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path, uploads=UploadSettings(seconds=60, at_once=1))
 
 
-@pytest.fixture
-def backend(settings: Settings) -> SimpleNamespace:
-    return SimpleNamespace(
-        settings=settings,
-        journal=None,
-        skills=None,
-        graph=SimpleNamespace(list_sources=list),
-        accept=lambda event: event.id,
-        check_capacity=lambda kind: None,
-        check_visible=lambda reader, source_id: None,
-    )
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """The backend of one gateway, which takes long to build; each test sets what it needs."""
+    home = tmp_path_factory.mktemp("uploads")
+    settings = Settings(home=home, uploads=UploadSettings(at_once=1))
+    backend = SimpleNamespace(settings=settings, journal=None, skills=None)
+    backend.gateway = create_gateway(cast("Any", backend))
+    return backend
 
 
 @pytest.fixture
-def client(backend: Any) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(create_gateway(backend))
+def backend(shared: SimpleNamespace, settings: Settings) -> SimpleNamespace:
+    shared.settings, shared.journal = settings, None
+    shared.graph = SimpleNamespace(list_sources=list)
+    shared.accept = lambda event: event.id
+    shared.check_capacity = lambda kind: None
+    shared.check_visible = lambda reader, source_id: None
+    return shared
+
+
+@pytest.fixture
+def client(backend: SimpleNamespace) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(backend.gateway)
     return httpx.AsyncClient(transport=transport, base_url="http://skillbus")
 
 
@@ -56,11 +63,11 @@ async def slowly(seconds: float) -> AsyncIterator[bytes]:
     yield b"More.\n"
 
 
-def test_who_sends_slowly_is_cut_off(settings: Settings, backend: Any) -> None:
+def test_who_sends_slowly_is_cut_off(
+    settings: Settings, backend: SimpleNamespace, client: httpx.AsyncClient
+) -> None:
     uploads = settings.uploads.model_copy(update={"seconds": 0.3})
     backend.settings = settings.model_copy(update={"uploads": uploads})
-    transport = httpx.ASGITransport(create_gateway(backend))
-    client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
     answer = asyncio.run(client.post(WHERE, content=slowly(2.0), headers=TEXT))
     assert (answer.status_code, "uploads.seconds" in answer.text) == (408, True)
     assert not list((settings.home / "uploads" / "staging").iterdir())

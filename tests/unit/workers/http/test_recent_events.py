@@ -39,7 +39,8 @@ def add(journal: SqliteJournal, owner: str, data: Request | None = None) -> str:
 
 
 def list_ids(journal: SqliteJournal, caller: Caller) -> list[str]:
-    backend: Any = SimpleNamespace(journal=journal)
+    settings = SimpleNamespace(workers=SimpleNamespace(open_events=1_000))
+    backend: Any = SimpleNamespace(journal=journal, settings=settings)
     return [one.id for one in list_recent_events(backend, caller)]
 
 
@@ -53,6 +54,15 @@ def test_many_events_of_others_hide_none_of_the_callers(journal: SqliteJournal, 
             journal.fail_job(one, "why")
     assert list_ids(journal, READER) == ids[:1]
     assert list_ids(journal, LOCAL_USER) == ids[:1:-1]
+
+
+def test_the_newest_of_many_open_events_are_listed(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if more are open than the journal lists unless asked for more."""
+    monkeypatch.setattr(SqliteJournal.list_open_jobs, "__defaults__", (2,))
+    ids = [add(journal, "reader") for _ in range(3)]
+    assert list_ids(journal, READER) == ids[::-1]
 
 
 def test_failed_queries_hide_no_failed_events(journal: SqliteJournal) -> None:

@@ -11,7 +11,7 @@ from graph.entry_filter import HasScripts
 from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import PageQuery, decode_cursor, make_next_path
+from workers.http.cursors import PageQuery
 from workers.http.routes.skills import HAS_SCRIPTS_FILTER, SkillEntry
 from workers.library.search.library_search import (
     MAX_FOUND,
@@ -45,14 +45,6 @@ class LibraryQuery(PageQuery):
         None, description="only skills whose sections have vectors, or only those without"
     )
     limit: int = Field(50, ge=1, le=200)
-
-    def filter_params(self) -> dict[str, str]:
-        """Return the parameters that select skills, by name, if they are set."""
-        chosen = self.model_dump(mode="json", exclude={"limit", "cursor"}, exclude_defaults=True)
-        return {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in chosen.items()
-        }
 
     def to_filter(self) -> LibraryFilter:
         """Return the filter."""
@@ -117,17 +109,14 @@ def find_in_library(
     backend: StoreBackend, library: LibrarySearch, caller: Caller, query: LibraryQuery
 ) -> dict[str, Any]:
     """Return a page of the library as this caller may see it, with its facets."""
-    filters = query.filter_params()
-    after = decode_cursor(query.cursor, _PATH, filters)
     page = library.find(
         query.to_filter(),
-        after,
+        query.decode_cursor(_PATH),
         query.limit,
         visible=backend.find_visible_sources(caller.reader),
         include_withheld=caller.is_admin,
     )
     standings = backend.skills.get_policy().judge(page.entries)
-    following = make_next_path(_PATH, filters, query.limit, page.after) if page.after else None
     return {
         "total": page.total,
         "is_cut": page.is_cut,
@@ -136,5 +125,5 @@ def find_in_library(
             for one in page.entries
         ],
         "facets": {name: [one._asdict() for one in found] for name, found in page.facets.items()},
-        "next": following,
+        "next": query.make_next_path(_PATH, page.after) if page.after else None,
     }

@@ -137,7 +137,7 @@ def event_routes(backend: StoreBackend) -> APIRouter:
         response.headers["Location"] = f"/v1/{kind}/{quote(job_id(event), safe='')}"
         return Accepted(id=job_id(event))
 
-    @router.get("/v1/events/{event_id}")
+    @router.get("/v1/events/{event_id:path}")
     def get_event_state(event_id: str, caller: CurrentCaller) -> EventState:
         """Show the state of an event, with its outcome and its tasks."""
         job = get_visible_job(backend, caller, event_id, "event", "outcome")
@@ -169,7 +169,7 @@ def list_recent_events(backend: StoreBackend, caller: Caller) -> list[ListedEven
     lists = [
         journal.list_ended_jobs("event", since).job_ids,
         journal.list_ended_jobs("event", since, "failed").job_ids,
-        journal.list_open_jobs("event"),
+        journal.list_open_jobs("event", backend.settings.workers.open_events),
     ]
     seen: dict[str, Job] = {}
     for ids in lists:

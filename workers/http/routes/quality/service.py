@@ -8,7 +8,7 @@ from dataclasses import replace
 from starlette.exceptions import HTTPException
 
 from skills.skill_policy import get_source_id
-from tasks.evaluations.model import EvaluatedPrompt, Evaluation, EvaluationSummary
+from tasks.evaluations.model import EvaluatedPrompt, Evaluation
 from tasks.services import Lazy
 from workers.backend.store_backend import StoreBackend
 from workers.evaluation.runs.compare_runs import PromptChange, compare_runs
@@ -50,7 +50,7 @@ class QualityService:
         """Return the kept runs, the newest first."""
         self._check_reader(caller)
         found = self._backend.evaluation_store().list_summaries()
-        return EvaluationList(evaluations=[describe_summary(one) for one in found])
+        return EvaluationList(evaluations=[EvaluationData.model_validate(one) for one in found])
 
     def show_evaluation(
         self, caller: Caller, evaluation_id: str, query: QualityPage
@@ -64,7 +64,7 @@ class QualityService:
         page, following = cut_page(path, ordered, query)
         reliability = find_reliability(run.prompts)
         return EvaluationDetails(
-            **describe_summary(run.summary).model_dump(),
+            **EvaluationData.model_validate(run.summary).model_dump(),
             reliability=None
             if reliability is None
             else ReliabilityData.model_validate(reliability),
@@ -84,8 +84,8 @@ class QualityService:
         better = [one for one in found.better if _sees(caller, one.owner)]
         worse = [one for one in found.worse if _sees(caller, one.owner)]
         return EvaluationChanges(
-            before=describe_summary(before.summary),
-            after=describe_summary(after.summary),
+            before=EvaluationData.model_validate(before.summary),
+            after=EvaluationData.model_validate(after.summary),
             paired=found.paired,
             unpaired=found.unpaired,
             measures=[MeasureChangeData.model_validate(one) for one in found.measures],
@@ -120,11 +120,6 @@ class QualityService:
             raise HTTPException(
                 403, "evaluations are of the whole library, and your token sees a part of it"
             )
-
-
-def describe_summary(summary: EvaluationSummary) -> EvaluationData:
-    """Return a run as JSON data."""
-    return EvaluationData.model_validate(summary)
 
 
 def _sees(caller: Caller, owner: str | None) -> bool:

@@ -13,7 +13,7 @@ from workers.audit.log import get_local_principal
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import PageQuery, decode_cursor, make_next_path
+from workers.http.cursors import PageQuery
 from workers.http.routes.revisions import RevisionComparison, Seq
 from workers.library.reasons import MAX_REASON_CHARACTERS
 from workers.library.review.decisions import ReviewDecision
@@ -106,11 +106,6 @@ class ReviewQuery(PageQuery):
     )
     limit: int = Field(_MAX_ITEMS, ge=1, le=_MAX_ITEMS)
 
-    def filter_params(self) -> dict[str, str]:
-        """Return the parameters that select reviews, by name, if they are set."""
-        chosen = self.model_dump(mode="json", exclude={"limit", "cursor"}, exclude_none=True)
-        return {name: str(value) for name, value in chosen.items()}
-
     def to_filter(self) -> ReviewFilter:
         """Return the filter; raises UsageError for a rule that does not exist."""
         if self.rule is not None:
@@ -154,7 +149,7 @@ def review_routes(backend: StoreBackend) -> APIRouter:
         """Release or confirm a withheld skill, approve or reject an update."""
         note_decision(request, body)
         return backend.review_skill(
-            *(body.decision, body.skill_id, body.seq, get_principal(caller), body.reason)
+            body.decision, body.skill_id, body.seq, get_principal(caller), body.reason
         )
 
     @router.delete("/v1/review/{skill_id:path}", status_code=204)
@@ -168,12 +163,11 @@ def review_routes(backend: StoreBackend) -> APIRouter:
 
 def list_review_page(backend: StoreBackend, query: ReviewQuery) -> dict[str, Any]:
     """Return a page of reviews; for admins only."""
-    filters = query.filter_params()
-    after = _parse_place(decode_cursor(query.cursor, _PATH, filters))
+    after = _parse_place(query.decode_cursor(_PATH))
     page = backend.review_lister.find_page(query.to_filter(), after, query.limit)
     next_path = None
     if page.after is not None:
-        next_path = make_next_path(_PATH, filters, query.limit, " ".join(page.after))
+        next_path = query.make_next_path(_PATH, " ".join(page.after))
     return {
         "reviews": [one.describe() for one in page.items],
         "truncated": next_path is not None,

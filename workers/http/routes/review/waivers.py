@@ -66,7 +66,7 @@ def waiver_routes(backend: StoreBackend) -> APIRouter:
         of its files changes."""
         note_object(request, f"{waiver.skill_id} {waiver.rule}")
         return backend.waive_findings(
-            *(waiver.skill_id, waiver.seq, waiver.rule, get_principal(caller), waiver.reason)
+            waiver.skill_id, waiver.seq, waiver.rule, get_principal(caller), waiver.reason
         )
 
     @router.delete("/v1/waivers", status_code=204)
