@@ -46,7 +46,7 @@ Filters = Annotated[
     dict[Literal["source", "licence", "language", "tool"], list[str]] | None,
     Field(
         description="Only skills with one of these values of `source` (the part of an id before "
-        "the colon), `licence`, `language` (en, zh, mixed), `tool`."
+        "the colon), `licence`, `language` (en, zh, mixed, other), `tool`."
     ),
 ]
 Session = Annotated[
