@@ -200,12 +200,15 @@ class SkillDocuments:
 
         Searches with `ignore_unavailable` would also take a closed index for an empty one.
         """
-        try:
-            with self.connection.translate_errors() as client:
-                client.indices.refresh(index=self._index)
-        except MissingIndexError:
+        with self.connection.translate_errors() as client:
+            # An exception would be an error in the trace of a query before the first document.
+            answer = client.options(ignore_status=404).indices.refresh(index=self._index)
+        if "error" not in answer:
+            return True
+        error = self.connection.to_error(404, answer["error"])
+        if isinstance(error, MissingIndexError):
             return False
-        return True
+        raise error
 
     def close(self) -> None:
         """Close the connection."""

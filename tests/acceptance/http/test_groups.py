@@ -91,8 +91,8 @@ def test_groups_are_set_shown_and_taken_back(walked: Walked) -> None:
 
 
 def test_what_cannot_be_a_group_is_refused(walked: Walked) -> None:
-    assert "no name of a group" in walked.program("sources", "groups", "x", "a b", code=2).err
-    assert "no name of a group" in walked.program("tokens", "add", "x", "--group", "*", code=2).err
+    assert "is not a group name" in walked.program("sources", "groups", "x", "a b", code=2).err
+    assert "is not a group name" in walked.program("tokens", "add", "x", "--group", "*", code=2).err
     assert (
         "either groups or" in walked.program("sources", "groups", "x", "a", "--default", code=2).err
     )

@@ -142,7 +142,7 @@ def test_a_query_with_pins_that_cannot_be_is_refused_before_it_starts(
         ({"crafts:none": 1}, 400, "no skill"),
         ({KILN: 0}, 422, "greater than or equal to 1"),
         ({KILN: "1"}, 422, "whole number"),
-        ({"no id": 1}, 422, "no skill id"),
+        ({"no id": 1}, 422, "is not a skill id"),
     ):
         answer = client.post("/v1/queries", json={"task": TASK, "pins": pins})
         assert answer.status_code == status, answer.text

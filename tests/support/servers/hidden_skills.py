@@ -87,6 +87,8 @@ VARYING = re.compile(
     r'"(request_id|id|query_id|trace_id|accepted|started|ended|lag_seconds|timings_ms|seconds)":'
     r'\s*("[^"]*"|[0-9.]+|\{[^}]*\})'
 )
+REPEATED_TASKS = re.compile(r'(\{"task":[^{}]*\})(?:,\1)+')
+"""A task that the reconciler has sent once more."""
 
 
 @dataclass
@@ -350,7 +352,8 @@ class HttpWalk:
 
             wait_for(is_recorded)
             answer = client.get(place)
-        return VARYING.sub("", f"{answer.status_code} {answer.text}")
+        text = VARYING.sub("", f"{answer.status_code} {answer.text}")
+        return REPEATED_TASKS.sub(r"\1", text)
 
     def _fill_in(
         self, named: list[str], values: Mapping[str, tuple[str, ...]], ids: Mapping[str, str]
