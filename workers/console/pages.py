@@ -18,11 +18,9 @@ from workers.console.static_files import StaticFiles
 from workers.console.text_display import (
     Url,
     format_bytes,
-    format_duration,
     format_event_type,
     format_iso_time,
     format_json,
-    format_seconds,
     format_sentence,
     format_time,
     review_path,
@@ -32,6 +30,7 @@ from workers.console.text_display import (
     show_value,
     skill_path,
 )
+from workers.durations import format_duration, format_seconds
 from workers.http.authentication import Caller
 from workers.http.tokens import TokenScope
 

@@ -11,7 +11,7 @@ import click
 from skills.bundle.escaping import show_invisible
 from workers.backend.status import read_status
 from workers.cli.common import json_option, print_json, read_settings
-from workers.console.text_display import format_duration
+from workers.durations import format_duration
 
 _LABEL_WIDTH = len("dead letters")
 

@@ -22,7 +22,7 @@ from workers.console.charts import LineChart, plot_over_time
 from workers.console.forms import SentForm, get_next_url, get_text
 from workers.console.pages import PREFIX, Pages, build_url, redirect
 from workers.console.shared_fragments import SharedFragments
-from workers.console.text_display import format_duration
+from workers.durations import format_duration
 from workers.http.authentication import Caller, CurrentCaller, check_scope
 from workers.http.jobs import get_visible_job
 from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library

@@ -10,7 +10,6 @@ from workers.console.text_display import (
     MAX_CHARACTERS,
     MAX_LINE_CHARACTERS,
     format_bytes,
-    format_duration,
     format_event_type,
     format_iso_time,
     format_sentence,
@@ -21,6 +20,7 @@ from workers.console.text_display import (
     show_value,
     skill_path,
 )
+from workers.durations import format_duration
 
 
 def test_plain_values_are_unchanged() -> None:
