@@ -191,6 +191,11 @@ class Bundle(BundleModel):
     brief: bool = False
     budget: int
     tokens: int = 0
+    folders: dict[str, str] = Field(
+        default={},
+        description="the folder of each source, or its remote and the folder in it; a skill's "
+        "folder is its id with this in place of the source and the colon",
+    )
     skills: tuple[BundleSkill, ...] = ()
     already_sent: tuple[AlreadySent, ...] = ()
     links: tuple[BundleLink, ...] = ()

@@ -26,6 +26,7 @@ from tasks.query.filling.session import fill_session_bundle
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages
 from tasks.query.session.portions import list_already_sent
+from tasks.sources.readers import find_source, get_source_folder
 
 _MAX_NAMED, _MAX_CHARACTERS = 5, 80
 """Maximum filter values that a reason names, and characters of each."""
@@ -39,7 +40,10 @@ def assemble(
     Raises UsageError if not even the best skill with one passage fits into the budget.
     """
     bundle = _begin_bundle(context, chosen).model_copy(
-        update={"already_sent": tuple(list_already_sent(context.session, selected))}
+        update={
+            "folders": _find_folders(context, selected),
+            "already_sent": tuple(list_already_sent(context.session, selected)),
+        }
     )
     links = select_links(context, selected)
     left_out = list_left_out(context, chosen.choice)
@@ -49,6 +53,14 @@ def assemble(
         chosen.ranking, [one.chosen for one in selected if one.chosen.skill_id in held]
     )
     return filled.model_copy(update={"probability": probability})
+
+
+def _find_folders(context: QueryContext, selected: Sequence[SkillPassages]) -> dict[str, str]:
+    """Return the folders of the sources of these skills; none while the catalog is away."""
+    sources = context.policy_filter.sources
+    names = dict.fromkeys(one.chosen.skill_id.partition(":")[0] for one in selected)
+    found = {name: find_source(sources, name) for name in names}
+    return {name: get_source_folder(source) for name, source in found.items() if source}
 
 
 def _begin_bundle(context: QueryContext, chosen: ChosenRevisions) -> Bundle:

@@ -59,19 +59,24 @@ def find_source(sources: Iterable[Source], source_id: str) -> Source | None:
     return next((one for one in sources if one.source_id == source_id), None)
 
 
+def get_source_folder(source: Source) -> str:
+    """Return where the skills of a source are, for display, with a slash at the end: the path of a
+    directory, else `<root of the source>//<path in it>/`."""
+    if source.kind == "directory":
+        return f"{Path(source.root)}/"
+    return f"{source.root}//" + (f"{PurePosixPath(source.path)}/" if source.path else "")
+
+
 def get_skill_location(sources: Iterable[Source], skill_id: str) -> str:
     """Return where a skill's SKILL.md is, for display.
 
-    For a directory its path, else `<root of the source>//<path in it>`. For an unknown source, as
-    while the catalog is away, `<skill id>/SKILL.md`.
+    For an unknown source, as while the catalog is away, `<skill id>/SKILL.md`.
     """
     source_id, _, path = skill_id.partition(":")
     source = find_source(sources, source_id)
     if source is None:
         return f"{skill_id}/{SKILL_FILE}"
-    if source.kind == "directory":
-        return str(Path(source.root, path, SKILL_FILE))
-    return f"{source.root}//{PurePosixPath(source.path, path, SKILL_FILE)}"
+    return get_source_folder(source) + str(PurePosixPath(path, SKILL_FILE))
 
 
 class ReaderPool:
