@@ -17,7 +17,12 @@ from skills.passages.inputs import (
 )
 from skills.passages.line_ranges import OpenFences, get_line_ranges
 from skills.passages.scoring import PassageScores, score_passages
-from skills.passages.selection import PassageNeeds, compute_margins, estimate_needs
+from skills.passages.selection import (
+    PassageNeeds,
+    compute_margins,
+    estimate_needs,
+    find_short_lists,
+)
 from skills.passages.selection_baselines import (
     select_all,
     select_by_graph_walk,
@@ -38,6 +43,7 @@ __all__ = [
     "PassageWeights",
     "compute_margins",
     "estimate_needs",
+    "find_short_lists",
     "get_line_ranges",
     "passage_texts",
     "score_passages",

@@ -8,7 +8,9 @@ lines.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from skills.passages.inputs import (
 )
 from skills.passages.model import NeedModel, load_need_models
 from skills.passages.scoring import PassageScores, score_passages
+from skills.record import Passage, PassageKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,19 @@ def estimate_needs(
     margins = compute_margins(scores, skill, weights)
     features = compute_features(scores, margins, skill)
     return PassageNeeds(model.needs(features), model, scores.dense)
+
+
+def find_short_lists(passages: Sequence[Passage], max_tokens: int) -> dict[int, int]:
+    """Return the index of each item of a list of at most `max_tokens`, with that of the list's
+    first item."""
+    runs = groupby(passages, key=lambda one: (one.section, one.kind))
+    lists = (list(run) for (_, kind), run in runs if kind is PassageKind.LIST_ITEM)
+    return {
+        item.index: items[0].index
+        for items in lists
+        if sum(one.tokens for one in items) <= max_tokens
+        for item in items
+    }
 
 
 def compute_margins(scores: PassageScores, skill: PassageInput, weights: PassageWeights) -> Floats:

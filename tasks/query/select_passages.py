@@ -18,6 +18,7 @@ from skills.passages import (
     PassageQuery,
     PassageWeights,
     estimate_needs,
+    find_short_lists,
     passage_texts,
     select_mmr,
 )
@@ -31,6 +32,10 @@ from tasks.sources.readers import get_skill_location
 
 MAX_LEAD_IN_TOKENS = 40
 """Maximum tokens of a lead-in that is sent with the passage that it introduces."""
+
+_LIST_TOKENS = 150
+"""Maximum tokens of a list of which all items are sent or none: single items read as fragments.
+With it, the share of required lines that bundles hold is the same or higher."""
 
 _WHOLE_TOKENS = 300
 """Maximum tokens of a skill that is sent whole: a selection would save little."""
@@ -237,8 +242,9 @@ def select_skill_passages(
     settings: `miss`, and the constants of SkillPager's rule, which chooses if there are
     `passage_vectors`; no other passages may be sent then. For a skill of at most 300 tokens, or
     with `send_whole`, all passages are the enough ones. A long task needs a part of each of several
-    skills, so fewer passages of each are enough, and the remaining ones come after them. Short
-    lead-ins are sent with what they introduce, and are not selected alone.
+    skills, so fewer passages of each are enough, and the remaining ones come after them. The items
+    of a short list stay together. Short lead-ins are sent with what they introduce, and are not
+    selected alone.
     """
     parsed, terms = revision.parsed, revision.passage_terms
     skill = PassageInput(
@@ -256,6 +262,24 @@ def select_skill_passages(
     order = [index for index in order if index not in lead_ins]
     share = (1.0 - settings.miss) * (1.0 - _LONG_TASK_CUT * long_task_weight)
     enough = max(len(set(needs.select_enough(1.0 - share)) - lead_ins), 1)
+    order, enough = _keep_lists_together(parsed, order, enough)
     selected_by = "vectors" if needs.dense else "words"
     sufficiency = max(needs.sufficiency(settings.miss), long_task_weight)
     return PassagePlan(tuple(order), selected_by, enough, sufficiency)
+
+
+def _keep_lists_together(
+    parsed: ParsedSkill, order: Sequence[int], enough: int
+) -> tuple[list[int], int]:
+    """Return the order of passages with all items of a short list at the place of the most needed
+    one, and the number of first passages that are enough then."""
+    lists = find_short_lists(parsed.passages, _LIST_TOKENS)
+    places: dict[int, int] = {}
+    for place, index in enumerate(order):
+        places.setdefault(lists.get(index, index), place)
+
+    def get_place(index: int) -> int:
+        return places[lists.get(index, index)]
+
+    together = sorted(order, key=lambda index: (get_place(index), index))
+    return together, sum(get_place(index) < enough for index in order)

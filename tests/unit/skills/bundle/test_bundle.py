@@ -68,6 +68,7 @@ def bundle(**changes: Any) -> Bundle:
 
 
 FULL = bundle(
+    folders={"home": "/skills/"},
     skills=(
         skill(
             safety=SafetySummary(level=2, reasons=("line 3: asks for secrets",)),
@@ -91,6 +92,7 @@ FULL = bundle(
         LeftOutSkill(skill_id="a:d", name="d", reason="alternative to a:b"),
         LeftOutSkill(skill_id="a:e", name="e", reason="did not fit into the budget", tokens=900),
         LeftOutSkill(skill_id="a:f", name="f", reason="did not fit into the budget", tokens=80),
+        LeftOutSkill(skill_id="a:g", name="g", reason="did not fit into the budget", tokens=70),
     ),
     did_not_fit=DidNotFit(skills=1, passages=7, tokens=840),
     probability=0.9,
@@ -136,7 +138,8 @@ def test_markdown_says_what_the_bundle_holds() -> None:
     text = render_markdown(FULL)
     for part in (
         "## 1. bread: Bake bread",
-        "source: /skills/bread/SKILL.md (home:bread, revision 4, MIT)",
+        "Folders: `home:` is /skills/",
+        "- source: home:bread, MIT; probability 0.83",
         "caution, level 2: line 3: asks for secrets",
         "scripts: scripts/bake.py",
         "references: flour.md",
@@ -144,22 +147,38 @@ def test_markdown_says_what_the_bundle_holds() -> None:
         "Left out: lines 1, 12-20 (44 tokens)",
         "- a:b → a:c: dependency (line 2)",
         "- a:d: alternative to a:b",
-        "- did not fit, with their tokens: a:e (900), a:f (80)",
+        "- did not fit: a:e (900 tokens), a:f (80 tokens), 1 more",
         "- 7 passages did not fit, with all passages of 1 skill; "
         "they need a budget about 840 tokens larger",
-        "- probability: 0.83",
     ):
         assert part in text
     assert "semantic" not in text
 
 
-def test_only_a_bundle_that_names_files_refers_to_them() -> None:
-    whole, brief = (render_markdown(bundle(brief=brief)) for brief in (False, True))
-    assert "the file named as source, which has what is left out" in whole
-    assert "its SKILL.md; ask again in this session for more" in brief
-    assert "the file named as source; read_skill returns" in render_markdown(
-        bundle(), READ_WITH_TOOL
+def test_only_a_bundle_that_names_folders_refers_to_them() -> None:
+    folders = {"home": "/skills/", "notes": "https://git.example/notes.git//"}
+    whole, brief = (
+        render_markdown(bundle(brief=brief, folders=folders)) for brief in (False, True)
     )
+    assert "SKILL.md in the folder of the skill, which has the rest" in whole
+    assert "Folders: `home:` is /skills/, `notes:` is https://git.example/notes.git//\n" in whole
+    assert "SKILL.md; ask again in this session for more" in brief
+    assert "Folders" not in brief
+    assert "SKILL.md; read_skill returns the rest" in render_markdown(bundle(), READ_WITH_TOOL)
+
+
+@pytest.mark.parametrize(
+    ("description", "shown"),
+    [
+        ("Bake bread. " * 16 + "Then cool it.", "Bake bread. " * 15 + "Bake bread."),
+        ("烤面包。" * 60, "烤面包。" * 50),
+        ("Bake " * 60, "Bake " * 39 + "Bake …"),
+        ("B" * 300, "B" * 200 + " …"),
+    ],
+)
+def test_a_long_description_ends_with_a_sentence_or_a_word(description: str, shown: str) -> None:
+    header = render_header(1, skill(description=description))
+    assert header.startswith(f"## 1. bread: {shown}\n")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +200,7 @@ def test_a_heading_in_the_text_is_not_repeated_above_it(text: str, fence: str, a
 
 def test_a_prerequisite_names_the_skill_that_needs_it() -> None:
     header = render_header(2, skill(needed_by="home:cake", probability=0.8))
-    assert "- needed by: home:cake" in header
+    assert "- source: home:bread, MIT; needed by home:cake\n" in header
     assert "probability" not in header
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from skills.bundle.markdown import render_markdown, render_skill
 from skills.bundle.model import Bundle, LeftOutSkill
 from skills.events import QueryAsked
 from skills.parsing.parse_skill import parse_skill
-from skills.passages import PassageQuery
+from skills.passages import PassageQuery, find_short_lists
 from skills.record import RevisionKey, SiblingFile
 from skills.token_count import count_tokens
 from tasks.query.assemble import assemble, assemble_no_hit, fill_bundle
@@ -330,6 +331,24 @@ def test_a_lead_in_is_not_sent_without_what_it_introduces() -> None:
         shown = "\n".join(passage.text for passage in sent.passages)
         assert ("Scale the dough" in shown) == ("| flour" in shown)
     assert sent.paged_by == "whole"
+
+
+def test_short_lists_are_found_by_their_items() -> None:
+    blocks = ["## Rest", "- cold\n- warm\n- covered", "Then bake.", "- hot\n- " + "long " * 200]
+    parsed = select(Draft("bread", "warm", blocks, 5.0, 0), 0).revision.parsed
+    assert find_short_lists(parsed.passages, 150) == {0: 0, 1: 0, 2: 0}
+
+
+@given(DRAFTS)
+@settings(max_examples=30, deadline=None)
+def test_the_items_of_a_short_list_stay_together(drafts: list[Draft]) -> None:
+    for draft in drafts:
+        skill = select(replace(draft, blocks=[*draft.blocks, LONG_TEXT]), 0)
+        assert skill.selected_by == "words"
+        lists = find_short_lists(skill.revision.parsed.passages, 150)
+        keys = [lists.get(index, index) for index in skill.passages]
+        assert len([key for key, _ in groupby(keys)]) == len(set(keys))
+        assert not set(keys[: skill.enough]) & set(keys[skill.enough :])
 
 
 PARTS = [f"heat({n})\nbake({n})\nwait({n})\nturn({n})" for n in range(5)]
