@@ -60,7 +60,8 @@ def split_blocks(
 
     All roles are `concept` with confidence 0. A paragraph is a lead-in if it ends in a colon, is a
     single bold line, or has a last sentence that begins with if, when or otherwise. A lead-in is
-    joined with a paragraph after it, and is the `lead_in` of a list, table or code block after it.
+    joined with a paragraph after it, and is the `lead_in` of a list, table or code block after it,
+    as is any paragraph without a blank line between.
     A list item that ends in a colon is the `lead_in` of a block other than an item after it:
     many authors do not indent the command of a numbered step. A paragraph that begins with or, and,
     e.g. or i.e. is joined with the paragraph or list item before it.
@@ -150,7 +151,8 @@ def _find_lead_in(
         return -1
     if block.type is BlockType.ITEM and before.kind is PassageKind.LIST_ITEM:
         return before.lead
-    return len(drafts) - 1 if before.introduces else -1
+    touches = before.kind is PassageKind.PARAGRAPH and before.last + 1 == block.first
+    return len(drafts) - 1 if before.introduces or touches else -1
 
 
 def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:

@@ -66,6 +66,12 @@ def test_items_keep_their_lead_in() -> None:
     ]
 
 
+def test_a_paragraph_introduces_what_is_directly_below_it() -> None:
+    for block in ("- a", "```sh\nls\n```", "| a | b |\n|--|--|\n| 1 | 2 |"):
+        assert [one.lead_in for one in passages(f"Bake at 240 °C.\n{block}")] == [-1, 0]
+        assert [one.lead_in for one in passages(f"Bake at 240 °C.\n\n{block}")] == [-1, -1]
+
+
 def test_code_and_tables_keep_their_lead_in() -> None:
     found = passages("Run:\n\n```sh\nls\n```\n\nWhere:\n\n| a | b |\n|--|--|\n| 1 | 2 |")
     assert [(passage.kind, passage.lead_in) for passage in found] == [
