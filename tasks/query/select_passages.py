@@ -43,8 +43,12 @@ _WHOLE_TOKENS = 300
 _WHOLE_SHARE = 0.8
 """Share of the budget that whole skills may take: headers and dependencies need some too."""
 
-_LONG_TASK_CUT = 0.75
+_LONG_TASK_CUT = 0.9
 """Share of the enough passages for a short query that a long task does not send at first."""
+
+_LONG_TASK_SUFFICIENCY = 0.75
+"""Share of long tasks for which a tenth of the enough passages is taken to suffice. With 1, the
+rest of a skill that is certainly right would come after every improbable skill."""
 
 _TOKENS_PER_SECOND = 3300.0
 """Speed of one thread of a common processor; it only decides whether to begin embedding."""
@@ -264,7 +268,7 @@ def select_skill_passages(
     enough = max(len(set(needs.select_enough(1.0 - share)) - lead_ins), 1)
     order, enough = _keep_lists_together(parsed, order, enough)
     selected_by = "vectors" if needs.dense else "words"
-    sufficiency = max(needs.sufficiency(settings.miss), long_task_weight)
+    sufficiency = max(needs.sufficiency(settings.miss), _LONG_TASK_SUFFICIENCY * long_task_weight)
     return PassagePlan(tuple(order), selected_by, enough, sufficiency)
 
 
