@@ -343,7 +343,7 @@ def test_short_lists_are_found_by_their_items() -> None:
 @settings(max_examples=30, deadline=None)
 def test_the_items_of_a_short_list_stay_together(drafts: list[Draft]) -> None:
     for draft in drafts:
-        skill = select(replace(draft, blocks=[*draft.blocks, LONG_TEXT]), 0)
+        skill = select(replace(draft, blocks=[*draft.blocks, LONG_TEXT, LONG_TEXT]), 0)
         assert skill.selected_by == "words"
         lists = find_short_lists(skill.revision.parsed.passages, 150)
         keys = [lists.get(index, index) for index in skill.passages]
