@@ -14,7 +14,6 @@ from typing_extensions import override
 
 from config.errors import TransientError, UsageError
 from config.settings import OPTIONAL_STAGES, Settings
-from skills.bundle.escaping import escape_terminal_line
 from skills.events import MAX_BUDGET
 from tasks.evaluations.model import EvaluatedPrompt
 from tasks.policies import EMBED_SECTIONS
@@ -22,7 +21,7 @@ from tasks.services import Services
 from workers.backend import stores
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
-from workers.cli.common import SyncProgress, open_catalog, print_json, print_to_stderr
+from workers.cli.common import SyncProgress, open_catalog, print_result, print_to_stderr
 from workers.cli.waiting.failed_embeddings import FailedEmbeddings
 
 _POLL_SECONDS = 0.2
@@ -159,7 +158,7 @@ def note_missing_skills(path: Path, needed: Iterable[Iterable[str]], services: S
     if wanted and (missing := find_missing_skills(path, wanted, services)):
         print_to_stderr(
             f"{len(missing)} of {len(wanted)} needed skills are not in the library, for example "
-            f"{escape_terminal_line(missing[0])}; they count as not found"
+            f"{missing[0]}; they count as not found"
         )
 
 
@@ -173,14 +172,10 @@ def write_report(
     report: dict[str, Any],
     predictions: Any,
     out: Path | None,
-    as_json: bool,
     print_report: Callable[[dict[str, Any]], None] = print_figures,
 ) -> None:
     """Print the report as text or as JSON, and write the predictions to `out`, if given."""
-    if as_json:
-        print_json(report)
-    else:
-        print_report(report)
+    print_result(report, print_report)
     if out is not None:
         write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from config.load_settings import get_config_path
-from workers.cli.common import json_option, print_json, read_settings
+from config.settings import Settings
+from workers.cli.common import json_option, print_result, read_settings
 from workers.monitoring.setting_origins import hide_passwords
 
 
@@ -16,17 +19,17 @@ def config() -> None:
 
 @config.command("show")
 @json_option
-@click.pass_context
-def show_config(ctx: click.Context, as_json: bool) -> None:
+def show_config() -> None:
     """Show the settings in force, and the path of the file.
 
     Passwords in addresses are left out.
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     values = hide_passwords(settings.model_dump(mode="json"))
-    if as_json:
-        print_json(values)
-        return
+    print_result(values, lambda given: _print(settings, given))
+
+
+def _print(settings: Settings, values: dict[str, Any]) -> None:
     path = get_config_path(settings.home)
     missing = "" if path.exists() else " (missing)"
     click.echo(f"# {path}{missing}, overridden by SKILLBUS_… variables")

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.pass_context
-def consume(ctx: click.Context) -> None:
+def consume() -> None:
     """Consume events and queries from a queue until interrupted.
 
     The queue of RabbitMQ, or the stream of Redis, is `skillbus.events` on `submissions.broker`;
@@ -40,7 +39,7 @@ def consume(ctx: click.Context) -> None:
     from workers.queue.service import SubmissionService
     from workers.tracing.start import tracing
 
-    settings = read_settings(ctx, long_running=True)
+    settings = read_settings(long_running=True)
     broker = get_submission_broker(settings)
     serve = find_serve(settings)
     if serve is not None:

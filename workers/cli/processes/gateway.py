@@ -20,8 +20,7 @@ from workers.cli.common import print_to_stderr, read_settings
     is_flag=True,
     help="Allow any address without a token; use it only behind another access control.",
 )
-@click.pass_context
-def gateway(ctx: click.Context, listen: str, unprotected: bool) -> None:
+def gateway(listen: str, unprotected: bool) -> None:
     """Serve HTTP for a distributed deployment until interrupted.
 
     For an embedded library use `skillbus serve --listen`.
@@ -34,7 +33,7 @@ def gateway(ctx: click.Context, listen: str, unprotected: bool) -> None:
     from workers.processes.gateway import run_gateway
     from workers.processes.http_server import resolve_listen_address
 
-    settings = read_settings(ctx, long_running=True)
+    settings = read_settings(long_running=True)
     run_gateway(
         settings,
         resolve_listen_address(settings, listen, unprotected),

@@ -8,8 +8,7 @@ from workers.cli.common import read_settings
 
 
 @click.command()
-@click.pass_context
-def mcp(ctx: click.Context) -> None:
+def mcp() -> None:
     """Serve an agent over MCP on standard input and output.
 
     MCP is the Model Context Protocol. Agents start this command themselves. It uses a running
@@ -22,4 +21,4 @@ def mcp(ctx: click.Context) -> None:
     """
     from workers.mcp.stdio import run_stdio
 
-    run_stdio(read_settings(ctx, is_server=True))
+    run_stdio(read_settings(is_server=True))

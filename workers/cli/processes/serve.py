@@ -18,8 +18,7 @@ from workers.cli.common import print_to_stderr, read_settings
     is_flag=True,
     help="Allow any address without a token; use it only behind another access control.",
 )
-@click.pass_context
-def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:
+def serve(listen: str | None, unprotected: bool) -> None:
     """Run workers, watcher and gateway until interrupted.
 
     Other commands use them. Every directory that was synced is watched. The gateway answers on
@@ -33,7 +32,7 @@ def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:
     from workers.processes.http_server import resolve_listen_address
     from workers.processes.serve import run_serve
 
-    settings = read_settings(ctx, long_running=True)
+    settings = read_settings(long_running=True)
     address = None
     if listen is not None:
         address = resolve_listen_address(settings, listen, unprotected)

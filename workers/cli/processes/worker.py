@@ -37,7 +37,7 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervisor: i
       skillbus worker
       skillbus worker --queues query --processes 4
     """
-    settings = read_settings(ctx, long_running=True)
+    settings = read_settings(long_running=True)
     if not settings.distributed:
         raise UsageError(
             "no servers configured (servers.broker, …); an embedded library is run by "

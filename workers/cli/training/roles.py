@@ -12,7 +12,13 @@ import click
 from config.errors import UsageError
 from config.settings import Settings
 from skills.record import ParsedSkill, Role
-from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
+from workers.cli.common import (
+    json_option,
+    print_result,
+    print_to_stderr,
+    progress_bar,
+    read_settings,
+)
 
 
 @click.command("roles")
@@ -36,15 +42,12 @@ from workers.cli.common import json_option, print_json, print_to_stderr, progres
 )
 @click.option("--origin", default="", help="Origin of the labels, for the model card.")
 @json_option
-@click.pass_context
 def roles(
-    ctx: click.Context,
     labels: tuple[Path, ...],
     folders: tuple[str, ...],
     out: Path | None,
     predictions: Path | None,
     origin: str,
-    as_json: bool,
 ) -> None:
     """Train the classifier of roles on labelled lines.
 
@@ -63,7 +66,7 @@ def roles(
 
     _check_outputs(out, predictions)
     labelled = read_labels(labels)
-    parsed = _read_parsed(read_settings(ctx), sorted(labelled), folders)
+    parsed = _read_parsed(read_settings(), sorted(labelled), folders)
     examples = [make_example(name, parsed[name], labelled[name]) for name in sorted(labelled)]
     with progress_bar("training") as step:
         trained = train_roles(examples, step)
@@ -75,10 +78,7 @@ def roles(
         print_to_stderr(f"weights written to {out}, model card to {out.with_suffix('.json')}")
     if predictions is not None:
         _write_predictions(predictions, parsed, trained.predicted)
-    if as_json:
-        print_json(report | {"per_skill": trained.per_skill})
-    else:
-        _print_report(report)
+    print_result(report | {"per_skill": trained.per_skill}, _print_report)
 
 
 def _check_outputs(out: Path | None, predictions: Path | None) -> None:
