@@ -10,20 +10,16 @@ import click
 from config.errors import UsageError
 from skills.events import MAX_BUDGET
 from workers.cli.common import json_option, print_result, print_to_stderr, read_settings
-from workers.cli.evaluation.options import (
-    OutputFile,
-    note_missing_skills,
-    open_library,
-    wait_option,
-    write_text_file,
-)
+from workers.cli.evaluation.options import note_missing_skills, open_library, wait_option
+from workers.cli.parameter_types import OutputFile
+from workers.library.user_files import write_text
 
 
 @click.command("ablation")
 @click.argument("tasks", type=click.Path(path_type=Path))
 @click.option(
     "--out",
-    type=OutputFile(),
+    type=OutputFile(".md", ".json"),
     help="Write the table: Markdown for .md, JSON for .json.",
 )
 @click.option(
@@ -48,8 +44,6 @@ def ablation(tasks: Path, out: Path | None, budget: int | None, wait: bool) -> N
     from workers.evaluation.ablation import to_json_data, to_markdown
     from workers.evaluation.predictions import read_jsonl
 
-    if out is not None and out.suffix not in (".md", ".json"):
-        raise UsageError(f"--out {out}: name a .md or .json file")
     given = read_jsonl(tasks, ("task_id", "instruction"))
     rows = [row for row in given if row.get("gt_skill_ids")]
     if not rows:
@@ -62,4 +56,4 @@ def ablation(tasks: Path, out: Path | None, budget: int | None, wait: bool) -> N
     print_result(data, lambda _: click.echo(table, nl=False))
     if out is not None:
         as_text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        write_text_file(out, as_text if out.suffix == ".json" else table)
+        write_text(out, as_text if out.suffix == ".json" else table)

@@ -17,13 +17,9 @@ from workers.cli.common import (
     progress_bar,
     read_settings,
 )
-from workers.cli.evaluation.options import (
-    OutputFile,
-    find_missing_skills,
-    open_library,
-    wait_option,
-    write_text_file,
-)
+from workers.cli.evaluation.options import find_missing_skills, open_library, wait_option
+from workers.cli.parameter_types import OutputFile
+from workers.library.user_files import write_text
 
 if TYPE_CHECKING:
     from workers.evaluation.learning import ScenarioResult
@@ -105,7 +101,7 @@ def learning(
     data = to_json_data(results, split, seed, len(labelled))
     print_result(data, lambda _: click.echo(to_markdown(results), nl=False))
     if out is not None:
-        write_text_file(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        write_text(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     if plots is not None:
         _write_plots(plots, results)
 
@@ -169,5 +165,5 @@ def _write_plots(folder: Path, results: list[ScenarioResult]) -> None:
                     lines.append(Line(what, points, colour, is_dashed=figures is new))
         name = result.name.replace(" % ", "-").replace(" ", "-")
         image = draw_lines(f"stream: {result.name}", "prompts replayed", "Hit@1", lines)
-        write_text_file(folder / f"learning-{name}.svg", image)
+        write_text(folder / f"learning-{name}.svg", image)
     print_to_stderr(f"{len(results)} plots written to {folder}")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from typing_extensions import override
 
 from config.errors import TransientError, UsageError
 from config.settings import OPTIONAL_STAGES, Settings
@@ -22,7 +21,9 @@ from workers.backend import stores
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.common import SyncProgress, open_catalog, print_result, print_to_stderr
+from workers.cli.parameter_types import OutputFile
 from workers.cli.waiting.failed_embeddings import FailedEmbeddings
+from workers.library.user_files import write_text
 
 _POLL_SECONDS = 0.2
 
@@ -32,21 +33,6 @@ without_option = click.option(
     type=click.Choice(OPTIONAL_STAGES),
     help="Switch a stage off; repeatable.",
 )
-
-
-class OutputFile(click.Path):
-    """A file to write, refused before the work begins if it cannot be made."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, writable=True, path_type=Path)
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path: Any = super().convert(value, param, ctx)
-        if not path.absolute().parent.is_dir():
-            self.fail(f"{path} is in no existing folder", param, ctx)
-        return path
-
 
 out_option = click.option("--out", type=OutputFile(), help="Write the predictions as JSON.")
 budget_option = click.option(
@@ -177,7 +163,7 @@ def write_report(
     """Print the report as text or as JSON, and write the predictions to `out`, if given."""
     print_result(report, print_report)
     if out is not None:
-        write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
+        write_text(out, json.dumps(predictions, ensure_ascii=False) + "\n")
 
 
 def keep_run(
@@ -198,14 +184,6 @@ def keep_run(
     print_to_stderr(
         f"kept as {run.summary.evaluation_id}; `skillbus eval list` names all kept runs"
     )
-
-
-def write_text_file(path: Path, text: str) -> None:
-    """Write a file that the user named; raises UsageError if that fails."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def check_line_ranges(owner: str, ranges: Any, lines: int) -> None:

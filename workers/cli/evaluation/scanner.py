@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from workers.cli.common import json_option, print_line, print_result, print_table, read_settings
-from workers.cli.evaluation.options import OutputFile, write_text_file
+from workers.cli.parameter_types import OutputFile
+from workers.library.user_files import write_text
 
 
 @click.command("scanner")
@@ -44,7 +45,7 @@ def scanner(folder: Path, level: int | None, ablate: bool, out: Path | None) -> 
     report = scanner_report(scan_corpus(folder, settings.limits), lowest, ablate=ablate)
     print_result(report, _print_report)
     if out is not None:
-        write_text_file(out, json.dumps(report, ensure_ascii=False, indent=2) + "\n")
+        write_text(out, json.dumps(report, ensure_ascii=False, indent=2) + "\n")
 
 
 def _print_report(report: dict[str, Any]) -> None:

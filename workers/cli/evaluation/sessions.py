@@ -11,7 +11,6 @@ import click
 from config.errors import UsageError
 from workers.cli.common import format_count, json_option, print_table, progress_bar, read_settings
 from workers.cli.evaluation.options import (
-    OutputFile,
     budget_option,
     note_missing_skills,
     open_library,
@@ -19,8 +18,9 @@ from workers.cli.evaluation.options import (
     wait_option,
     without_option,
     write_report,
-    write_text_file,
 )
+from workers.cli.parameter_types import OutputFile
+from workers.library.user_files import write_text
 
 if TYPE_CHECKING:
     from workers.evaluation.sessions import Sent
@@ -91,7 +91,7 @@ def sessions(
             }
     write_report(report, predictions, out, _print)
     if plot is not None:
-        write_text_file(plot, _draw(report))
+        write_text(plot, _draw(report))
 
 
 def _to_prediction(sent: Mapping[str, Sent]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tasks.outcomes.usage.forget import forget_owner, has_owner
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
 from workers.cli.common import format_count, json_option, print_list, print_result, read_settings
-from workers.cli.parameter_types import NumberRange
+from workers.cli.parameter_types import NumberRange, OutputFile
 
 
 @click.group()
@@ -39,7 +39,7 @@ def _open_store(settings: Settings) -> Iterator[OutcomeStore]:
 
 
 @outcomes.command("export")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+@click.option("--out", type=OutputFile(), help="Write to this file.")
 def export(out: Path | None) -> None:
     """Write all outcomes as JSON lines, in the order of reports."""
     with _open_store(read_settings()) as store:

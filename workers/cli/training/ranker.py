@@ -18,6 +18,7 @@ from workers.cli.common import (
     progress_bar,
     read_settings,
 )
+from workers.cli.parameter_types import OutputFile
 from workers.cli.training.model_training import outcomes_option, read_reported
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @outcomes_option
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(".json"),
     help="File for the factors (.json); set `ranker.weights` to it.",
 )
 @json_option
@@ -52,8 +53,6 @@ def ranker(prompts: Path | None, outcomes: bool, out: Path | None) -> None:
     from workers.library.user_files import write_atomically
     from workers.training.ranker_training import rank_prompt, train_ranker
 
-    if out is not None and (out.suffix != ".json" or not out.absolute().parent.is_dir()):
-        raise UsageError(f"{out}: --out must be a .json file in an existing folder")
     check_installed("scipy", purpose="training a ranking")  # ranking the prompts takes long
     settings = read_settings()
     rows = _read_rows(settings, prompts, outcomes)
