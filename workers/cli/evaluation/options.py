@@ -22,7 +22,7 @@ from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.common import SyncProgress, open_catalog, print_result, print_to_stderr
 from workers.cli.parameter_types import OutputFile
-from workers.cli.waiting.failed_embeddings import FailedEmbeddings
+from workers.cli.waiting import FailedEmbeddings
 from workers.library.user_files import write_text
 
 _POLL_SECONDS = 0.2

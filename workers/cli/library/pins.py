@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from config.errors import TransientError, UsageError
+from config.errors import UsageError
 from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
@@ -22,12 +21,8 @@ from workers.cli.common import (
     wants_json,
 )
 from workers.cli.library.revisions import print_diff
+from workers.cli.waiting import wait_until_ingested
 from workers.library.reasons import check_reason
-
-if TYPE_CHECKING:
-    from workers.backend.protocol import Backend
-
-_POLL_SECONDS = 0.05
 
 
 @click.group()
@@ -73,20 +68,6 @@ def add(revision: str | None, source_id: str | None, reason: str) -> None:
 def _print_pins(added: list[dict[str, Any]]) -> None:
     for one in added:
         print_line(f"pinned: {one['skill_id']}@{one['seq']}")
-
-
-def wait_until_ingested(backend: Backend, skill_ids: Sequence[str]) -> None:
-    """Wait until the ingest that a pin or an approval requests is done.
-
-    Raises TransientError if it is stalled.
-    """
-    backend.run_maintenance()
-    while any(entry.awaits_ingest for entry in backend.graph.get_entries(skill_ids)):
-        if problem := backend.get_problem():
-            raise TransientError(
-                f"{problem}; the decision is stored, and takes effect with the next run"
-            )
-        time.sleep(_POLL_SECONDS)
 
 
 @pins.command("list")

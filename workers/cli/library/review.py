@@ -21,8 +21,8 @@ from workers.cli.common import (
     require_source,
     wants_json,
 )
-from workers.cli.library.pins import wait_until_ingested
 from workers.cli.library.revisions import print_diff
+from workers.cli.waiting import wait_until_ingested
 
 if TYPE_CHECKING:
     from config.settings import Settings

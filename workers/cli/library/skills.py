@@ -26,8 +26,8 @@ from workers.cli.common import (
     read_settings,
     require_source,
 )
-from workers.cli.library.events import submit_and_wait
 from workers.cli.library.revisions import purge, read_revision, show_diff, show_history
+from workers.cli.waiting import submit_and_wait
 from workers.library.entry_policy import EntryPolicy, Standing
 from workers.library.skill_data import entry_data
 from workers.library.skill_reader import iterate_entries, require_entry

@@ -31,9 +31,9 @@ from workers.cli.common import (
     read_settings,
     require_source,
 )
-from workers.cli.library.events import submit_and_wait
 from workers.cli.library.sync import EMBEDDED, sync_source
 from workers.cli.parameter_types import NumberRange
+from workers.cli.waiting import submit_and_wait
 from workers.durations import format_duration
 from workers.library.access.reader_views import check_new_source_id
 from workers.monitoring.status import source_status

@@ -22,7 +22,6 @@ from tasks.sources.folder_rules import no_skill_found
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend, EmbedMode
 from workers.backend.stores import open_graph
-from workers.backend.waiting import wait_for_event
 from workers.cli.audited import audited
 from workers.cli.common import (
     ORIGIN,
@@ -37,14 +36,12 @@ from workers.cli.common import (
 )
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 from workers.cli.parameter_types import FolderPath
-from workers.cli.waiting.failed_embeddings import FailedEmbeddings
-from workers.cli.waiting.other_roots import OtherRoots
+from workers.cli.waiting import FailedEmbeddings, OtherRoots, wait_for_event
 
 WORDS, SEARCHABLE, EMBEDDED = "words", "searchable", "embedded"
 _EMBEDS: dict[str, EmbedMode] = {WORDS: "nothing", SEARCHABLE: "skills", EMBEDDED: "sections"}
 _STAGES = list(_EMBEDS)
 _PROGRESS_NOTES = {WORDS: "found by words", SEARCHABLE: "searchable"}
-_POLL_SECONDS = 0.2
 
 
 DIRECTORY = FolderPath(path_type=Path)
@@ -179,8 +176,6 @@ def run_sync(
         return wait_for_event(
             backend,
             event_id,
-            poll_seconds=_POLL_SECONDS,
-            note=print_to_stderr,
             on_poll=look,
             find_problem=others.find_problem,
             is_complete=lambda: _is_complete(counts, stage, failed.count),

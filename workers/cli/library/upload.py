@@ -15,7 +15,6 @@ from tasks.sources.uploads.staging import StagedUpload, check_source_kind, stage
 from tasks.sources.uploads.store import open_upload_store
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
-from workers.backend.waiting import wait_for_event
 from workers.cli.audited import audited
 from workers.cli.common import (
     format_count,
@@ -26,8 +25,7 @@ from workers.cli.common import (
     read_settings,
 )
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
-
-_POLL_SECONDS = 0.1
+from workers.cli.waiting import wait_for_event
 
 
 @click.command()
@@ -81,8 +79,6 @@ def _wait_for_upload(backend: Backend, staged: StagedUpload) -> dict[str, Any]:
     outcome = wait_for_event(
         backend,
         staged.event.id,
-        poll_seconds=_POLL_SECONDS,
-        note=print_to_stderr,
         is_complete=is_complete,
         stalled_hint="the upload is stored and will be processed",
     )

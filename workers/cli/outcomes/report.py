@@ -10,11 +10,9 @@ from skills.bundle.rejection import RejectionReason
 from skills.events import OutcomesReported, SkillOutcome, describe_validation_error
 from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 from workers.backend.factory import open_backend
-from workers.backend.waiting import wait_for_event
 from workers.cli.audited import audited
-from workers.cli.common import ORIGIN, json_option, print_result, print_to_stderr, read_settings
-
-_POLL_SECONDS = 0.02
+from workers.cli.common import ORIGIN, json_option, print_result, read_settings
+from workers.cli.waiting import wait_for_event
 
 
 @click.command()
@@ -87,6 +85,6 @@ def outcome(
         raise UsageError(describe_validation_error(error)) from None
     with open_backend(read_settings(), writable=False) as backend:
         event_id = backend.submit(report, ORIGIN)
-        wait_for_event(backend, event_id, poll_seconds=_POLL_SECONDS, note=print_to_stderr)
+        wait_for_event(backend, event_id)
     data = {"event": event_id, **report.model_dump(mode="json")}
     print_result(data, f"recorded: {' '.join((*skill, kind))}")
