@@ -16,14 +16,15 @@ from config.load_settings import load_settings
 from config.logging import configure_logging
 from config.settings import Settings
 from config.tracing import parse_context, trace
-from graph.protocol import SkillGraph
-from graph.records import Source
 from skills.access import parse_groups
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 from workers.cli.audited import prepare_record
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from graph.protocol import SkillGraph
+    from graph.records import Source
 
 DataT = TypeVar("DataT")
 RowT = TypeVar("RowT", bound=Mapping[str, Any])

@@ -6,19 +6,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
 from config.tracing import untraced
-from graph.protocol import Catalog
 from skills.events import SkillRemoved, SourceRemoved
 from tasks.journal.protocol import MAX_DEAD_LETTERS, Journal
 from tasks.policies import EMBED_SKILLS, TaskPolicy
-from tasks.sources.directory import describe_missing_root
 from workers.backend.factory import open_backend
-from workers.backend.protocol import Backend
 from workers.cli.common import ORIGIN, print_to_stderr
+
+if TYPE_CHECKING:
+    from graph.protocol import Catalog
+    from workers.backend.protocol import Backend
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.2
 """Seconds between two polls of an event, which grow meanwhile."""
@@ -143,6 +144,8 @@ class OtherRoots:
     def find_problem(self) -> str:
         """Return why processing is stalled, "" if only the root of another source is missing, which
         is noted once."""
+        from tasks.sources.directory import describe_missing_root  # slow to import
+
         problem = self._backend.get_problem()
         if not problem:
             return ""

@@ -20,7 +20,7 @@ from workers.cli.library.query import _print
 from workers.cli.library.refine import select_stages
 from workers.cli.library.sync import make_source_event, sync
 from workers.cli.operations.status import _library_lines
-from workers.cli.processes.worker import worker
+from workers.cli.processes import worker
 from workers.cli.program import cli
 from workers.cli.training.reranker import reranker
 from workers.processes.workloads import ALL_QUEUES
