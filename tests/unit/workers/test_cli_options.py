@@ -253,3 +253,16 @@ def test_what_is_no_range_of_lines_is_refused(ranges: object) -> None:
     check_line_ranges("q", [[1, 3], [5, 5]], 5)
     with pytest.raises(UsageError, match=r"^q: .* is not a line range of the SKILL.md"):
         check_line_ranges("q", ranges, 5)
+
+
+def test_the_shown_settings_are_a_settings_file(tmp_path: Path) -> None:
+    file = tmp_path / "skillbus.toml"
+    file.write_text(
+        '[encoder]\nlanguages = ["en"]\nquery_prompt = "\\u00e9 \\"q\\""\n'
+        '[webhooks.sources]\n"team/skills" = ["/run/secret"]\n'
+    )
+    show = ["--home", str(tmp_path), "config", "show"]
+    shown = CliRunner().invoke(cli, show).stdout
+    file.write_text(shown)
+    assert 'query_prompt = "é \\"q\\""' in shown
+    assert CliRunner().invoke(cli, show).stdout == shown

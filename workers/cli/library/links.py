@@ -15,7 +15,6 @@ from workers.cli.common import (
     print_result,
     read_settings,
 )
-from workers.library.reasons import check_reason
 from workers.library.skill_data import dismissal_data
 
 _TYPES = click.Choice([kind.value for kind in LinkType])
@@ -48,7 +47,6 @@ def dismiss(source: str, target: str, link_type: str, reason: str) -> None:
     Example:
       skillbus links dismiss team:deploy team:rollback conflict --reason "used in one run"
     """
-    check_reason(reason, "a dismissal")
     key = LinkKey(source, target, LinkType(link_type))
     with open_backend(read_settings(), writable=True, embeds="nothing") as backend:
         data = backend.dismiss_link(key, reason)

@@ -22,7 +22,6 @@ from workers.cli.common import (
 )
 from workers.cli.library.revisions import print_diff
 from workers.cli.waiting import wait_until_ingested
-from workers.library.reasons import check_reason
 
 
 @click.group()
@@ -48,7 +47,6 @@ def add(revision: str | None, source_id: str | None, reason: str) -> None:
     """
     from workers.library.pins import list_published_of  # slow to import
 
-    check_reason(reason, "a pin")
     if (revision is None) == (source_id is None):
         raise UsageError("name a skill, or a source with --source")
     settings = read_settings()
