@@ -1,8 +1,7 @@
-"""The program `skillbus`. Commands are imported when they are called, so that each starts fast."""
+"""The program `skillbus`: the table of its commands, and what all of them share."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ import click
 
 from config.errors import MisconfiguredError, SkillbusError, UsageError
 from workers.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from workers.cli.lazy_group import LazyGroup
 from workers.cli.parameter_types import FolderPath
 
 _COMMANDS = {
@@ -60,25 +60,9 @@ _CELERY_VARIABLES = (
 """Variables of other Celery projects, which Celery would use instead of the broker settings."""
 
 
-class _LazyGroup(click.Group):
-    """A group whose commands are imported on use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order in which a new user needs them."""
-        del ctx
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command and return it; None for an unknown name."""
-        del ctx
-        if cmd_name not in _COMMANDS:
-            return None
-        module, _, name = _COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
-        return command
-
-
-@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=LazyGroup, table=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(version("skillbus"), prog_name="skillbus")
 @click.option(
     "--home",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from workers.cli.common import (
     note_more,
     print_json,
     print_line,
+    print_list,
     print_result,
     print_table,
     print_to_stderr,
@@ -208,35 +209,31 @@ def _label(row: Mapping[str, Any], name: str) -> str:
 
 
 def _print_unused(rows: list[dict[str, Any]], days: int, limit: int) -> None:
-    if wants_json():
-        print_json({"skills": rows[:limit], "total": len(rows)})
-        return
-    if not rows:
-        click.echo("every skill was chosen")
-        return
-    click.echo(f"skills not chosen in the last {days} days (UTC): {len(rows)}")
-    print_table(
-        [(row["published"], str(row["tokens"]), row["skill_id"]) for row in rows[:limit]],
-        ("published", "tokens", "skill id"),
-    )
-    note_more(len(rows), limit, "skills")
+    if rows and not wants_json():
+        click.echo(f"skills not chosen in the last {days} days (UTC): {len(rows)}")
+    _print_skills(rows, limit, ("published", "tokens", "skill_id"), "every skill was chosen")
 
 
 def _print_copies(rows: list[dict[str, Any]], limit: int) -> None:
+    def to_cells(row: dict[str, Any]) -> tuple[object, ...]:
+        return row["lost"], row["skill_id"], ", ".join(one["skill_id"] for one in row["to"][:3])
+
+    nothing = "no skill was always left out for an equivalent one"
+    _print_skills(rows, limit, ("left out", "skill id", "for"), nothing, to_cells)
+
+
+def _print_skills(
+    rows: list[dict[str, Any]],
+    limit: int,
+    columns: Sequence[str],
+    nothing: str,
+    to_cells: Callable[[dict[str, Any]], Sequence[object]] | None = None,
+) -> None:
     if wants_json():
         print_json({"skills": rows[:limit], "total": len(rows)})
-        return
-    if not rows:
-        click.echo("no skill was always left out for an equivalent one")
-        return
-    print_table(
-        [
-            (str(row["lost"]), row["skill_id"], ", ".join(one["skill_id"] for one in row["to"][:3]))
-            for row in rows[:limit]
-        ],
-        ("left out", "skill id", "for"),
-    )
-    note_more(len(rows), limit, "skills")
+    else:
+        print_list(rows[:limit], columns, nothing, to_cells)
+        note_more(len(rows), limit, "skills")
 
 
 def _list_answered(
