@@ -142,18 +142,7 @@ class SqliteOutcomeStore(OutcomeStore):
 
     @override
     def drop_answers(self, query_ids: Sequence[str]) -> None:
-        with self._file.transaction() as connection:
-            rows = connection.execute(
-                "SELECT number, day FROM answers a "
-                "WHERE query_id IN (SELECT value FROM json_each(?)) "
-                "AND NOT EXISTS (SELECT 1 FROM outcomes o WHERE o.query = a.number)",
-                (json.dumps(list(query_ids)),),
-            ).fetchall()
-            numbers = [(number,) for number, _ in rows]
-            connection.executemany("DELETE FROM vectors WHERE query = ?", numbers)
-            connection.executemany("DELETE FROM withdrawals WHERE query = ?", numbers)
-            connection.executemany("DELETE FROM answers WHERE number = ?", numbers)
-            days.mark_changed_days(connection, {day for _, day in rows})
+        deletion.drop_answers(self._file, query_ids)
 
     @override
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:

@@ -23,6 +23,10 @@ TOMBSTONES_AT_ONCE = 5_000
 _ANSWERS = (
     "SELECT number, query_id, day FROM answers WHERE query_id IN (SELECT value FROM json_each(?))"
 )
+_UNREPORTED_ANSWERS = (
+    "SELECT number, query_id, day FROM answers WHERE query_id IN (SELECT value FROM json_each(?)) "
+    "AND NOT EXISTS (SELECT 1 FROM outcomes WHERE query = number)"
+)
 _PRUNED_ANSWERS = (
     "SELECT number, query_id, day FROM answers "
     "WHERE day IN (SELECT day FROM days WHERE pruned) LIMIT ?"
@@ -84,6 +88,15 @@ def forget_answers(file: SqliteFile, query_ids: Sequence[str]) -> int:
             mark_changed_days(connection, {row.day for row in rows})
     _forget_tombstones(file)
     return deleted
+
+
+def drop_answers(file: SqliteFile, query_ids: Sequence[str]) -> None:
+    """See `OutcomeStore.drop_answers`."""
+    with file.transaction() as connection:
+        found = connection.execute(_UNREPORTED_ANSWERS, (json.dumps(list(query_ids)),))
+        rows = [_AnswerRow(*row) for row in found]
+        _delete_answers(connection, rows)
+        mark_changed_days(connection, {row.day for row in rows})
 
 
 def withdraw_outcomes(file: SqliteFile, query_id: str) -> int:
