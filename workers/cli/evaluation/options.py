@@ -72,11 +72,7 @@ def open_library(settings: Settings, wait: bool) -> Iterator[Services]:
             "passages are selected by words only"
         )
     with ExitStack() as stack:
-        yield stores.open_services(settings, stack, _send_nothing, writable=False)
-
-
-def _send_nothing(name: str, ids: Sequence[object]) -> None:
-    raise AssertionError(f"an evaluation sends no tasks ({name}, {len(ids)} ids)")
+        yield stores.open_services(settings, stack, stores.send_nothing, writable=False)
 
 
 def _wait_for_section_embeddings(settings: Settings) -> None:

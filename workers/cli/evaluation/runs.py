@@ -37,8 +37,7 @@ def _open_store() -> Iterator[EvaluationStore]:
     from workers.backend.stores import require_library  # slow to import
 
     settings = read_settings()
-    if not settings.distributed:
-        require_library(settings.home)
+    require_library(settings)
     with ExitStack() as stack:
         yield open_evaluations(settings, stack)
 

@@ -142,8 +142,7 @@ def _open_journal(settings: Settings) -> Iterator[Journal]:
     """Open the journal, which other processes may use; raises UsageError without a library."""
     from workers.backend.stores import open_journal, require_library  # slow to import
 
-    if not settings.distributed:
-        require_library(settings.home)
+    require_library(settings)
     with ExitStack() as stack:
         yield open_journal(settings, stack, writable=True)
 
