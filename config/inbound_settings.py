@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from config.server_settings import BrokerAddress
 from config.settings_group import SettingsGroup, is_http_address
 
 EVERYONE = "everyone"
@@ -313,7 +314,7 @@ class SubmissionSettings(SettingsGroup):
     The address is a URL without a password, `redis://host:port/db` or `amqp://user@host:port/vhost`.
     """
 
-    broker: str = Field(
+    broker: BrokerAddress = Field(
         "", description="address; empty: `servers.broker` if set, else no submissions"
     )
     broker_password_file: Path | None = Field(None, description="file with its password")

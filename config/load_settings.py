@@ -147,5 +147,6 @@ def _format_errors(error: ValidationError, path: Path) -> str:
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"])
         variable = "SKILLBUS_" + name.upper().replace(".", "__")
-        lines.append(f"setting {name}: {problem['msg']} (set in {path} or as {variable})")
+        reason = problem["msg"].removeprefix("Value error, ")
+        lines.append(f"setting {name}: {reason} (set in {path} or as {variable})")
     return "\n".join(lines)

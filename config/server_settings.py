@@ -2,11 +2,63 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Annotated
+from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from config.settings_group import SettingsGroup
+
+BROKER_SYSTEMS = {"redis": "redis", "rediss": "redis", "amqp": "rabbitmq", "amqps": "rabbitmq"}
+"""Scheme of an address -> kind of broker."""
+
+_DATABASE = re.compile(r"/*[0-9]*")
+_TLS_PARAMETERS = {
+    "ssl_cert_reqs": re.compile("(?:CERT_)?(?:none|optional|required)", re.IGNORECASE),
+    "ssl_check_hostname": re.compile("true|false", re.IGNORECASE),
+    "ssl_ca_certs": re.compile(".+"),
+    "ssl_certfile": re.compile(".+"),
+    "ssl_keyfile": re.compile(".+"),
+}
+"""Parameters of an address of rediss:// -> their values."""
+
+
+def _check_broker(address: str) -> str:
+    """Raise ValueError unless an address is empty, or one of Redis or RabbitMQ.
+
+    Of parameters after `?`, only those of TLS are accepted: client libraries raise errors of no
+    common class for the others, when they connect.
+    """
+    if not address:
+        return address
+    try:
+        parts = urlsplit(address)
+        system = BROKER_SYSTEMS.get(parts.scheme) if parts.port != 0 else None
+    except ValueError:  # the port is not a number, or too large
+        system = None
+    if system is None or (system == "redis" and not _DATABASE.fullmatch(parts.path)):
+        raise ValueError("write redis://host:port/db or amqp://user@host:port/vhost")
+    allowed = _TLS_PARAMETERS if parts.scheme == "rediss" else {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in allowed or not allowed[name].fullmatch(value):
+            raise ValueError(
+                f"the parameter {name} is unknown or has an invalid value; a rediss:// address may "
+                f"have {', '.join(_TLS_PARAMETERS)}, others have no parameters"
+            )
+    return address
+
+
+def _check_redis(address: str) -> str:
+    """Raise ValueError unless an address is empty, or one of Redis."""
+    if address and not address.startswith(("redis://", "rediss://")):
+        raise ValueError("write redis://host:port/db")
+    return _check_broker(address)
+
+
+BrokerAddress = Annotated[str, AfterValidator(_check_broker)]
+RedisAddress = Annotated[str, AfterValidator(_check_redis)]
 
 
 class ServerSettings(SettingsGroup):
@@ -16,9 +68,9 @@ class ServerSettings(SettingsGroup):
     names. Broker: `redis://host:port/db` or `amqp://user@host:port/vhost`.
     """
 
-    broker: str = Field("", description="queues of tasks: Redis or RabbitMQ")
+    broker: BrokerAddress = Field("", description="queues of tasks: Redis or RabbitMQ")
     broker_password_file: Path | None = Field(None, description="file with its password")
-    redis: str = Field(
+    redis: RedisAddress = Field(
         "", description="results, accepted events and queries; empty: the broker, if it is Redis"
     )
     redis_password_file: Path | None = Field(None, description="file with its password")

@@ -95,26 +95,21 @@ def connect(settings: ServerSettings, *, binary: bool = False, long_calls: bool 
     binary: values are bytes, not text. long_calls: a call may take ten minutes, and is not
     repeated, since the server may still be working on it.
 
-    Raises MisconfiguredError for an invalid address or an unreadable password file.
+    Raises MisconfiguredError for an unreadable password file.
     """
     password = read_secret(settings.redis_password_file, "servers.redis_password_file")
     # For the default user of redis:// URLs: a password without a user name is that of requirepass.
-    try:
-        return _TracedRedis.from_url(
-            settings.redis,
-            password=password,
-            decode_responses=not binary,
-            socket_timeout=_LONG_CALL_SECONDS if long_calls else settings.timeout_seconds,
-            socket_connect_timeout=settings.timeout_seconds,
-            socket_keepalive=True,
-            health_check_interval=30,
-            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 0 if long_calls else _MAX_RETRIES),
-            client_name="skillbus",
-        )
-    except ValueError:  # its message may quote a part of a password
-        raise MisconfiguredError(
-            f"servers.redis: {strip_password(settings.redis)}: write redis://host:port/db"
-        ) from None
+    return _TracedRedis.from_url(
+        settings.redis,
+        password=password,
+        decode_responses=not binary,
+        socket_timeout=_LONG_CALL_SECONDS if long_calls else settings.timeout_seconds,
+        socket_connect_timeout=settings.timeout_seconds,
+        socket_keepalive=True,
+        health_check_interval=30,
+        retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 0 if long_calls else _MAX_RETRIES),
+        client_name="skillbus",
+    )
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+from config.errors import NotFoundError
 from skills.events import Event, EventData, OutcomesReported, QueryAsked, get_trace_id
 from tasks.journal.work_records import WorkRecords
 
@@ -137,6 +138,13 @@ class JobStore(Protocol):
 
     def get_job(self, job_id: str) -> Job:
         """Return one job; raises NotFoundError for an unknown id."""
+        found = self.get_jobs([job_id])
+        if not found:
+            raise NotFoundError(f"no event or query with id {job_id!r}")
+        return found[job_id]
+
+    def get_jobs(self, job_ids: Sequence[str]) -> dict[str, Job]:
+        """Return jobs by id, read at once, in the order of the ids; unknown ids are left out."""
         ...
 
     def list_open_jobs(self, kind: JobKind, limit: int = 10_000) -> list[str]:

@@ -16,7 +16,6 @@ from typing import Any, get_args
 from redis import Redis
 from typing_extensions import override
 
-from config.errors import NotFoundError
 from config.server_settings import ServerSettings
 from skills.batches import batches
 from skills.events import SKILL_UPSERTED, Event, parse_event
@@ -75,14 +74,18 @@ end
 return 1
 """
 
-_READ_JOB = f"""
+_READ_JOBS = f"""
 {_NOW}
-local values = redis.call('HGETALL', KEYS[1])
-if #values > 0 then
-    values[#values + 1] = 'now'
-    values[#values + 1] = string.format('%.6f', now)
+local found = {{}}
+for place, key in ipairs(KEYS) do
+    local values = redis.call('HGETALL', key)
+    if #values > 0 then
+        values[#values + 1] = 'now'
+        values[#values + 1] = string.format('%.6f', now)
+    end
+    found[place] = values
 end
-return values
+return found
 """
 
 _END_JOB = f"""
@@ -152,7 +155,7 @@ class RedisJournal(RedisWorkRecords, Journal):
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         super().__init__(client, settings)
         self._add_job = client.register_script(_ADD_JOB)
-        self._read_job = client.register_script(_READ_JOB)
+        self._read_jobs = client.register_script(_READ_JOBS)
         self._end_job = client.register_script(_END_JOB)
         self._start_stage = client.register_script(_START_STAGE)
         self._get_oldest_age = client.register_script(_GET_OLDEST_AGE)
@@ -205,12 +208,14 @@ class RedisJournal(RedisWorkRecords, Journal):
                 self._reopen_job(keys=[_JOB + one, *_STATE_KEYS], args=[one])
 
     @override
-    def get_job(self, job_id: str) -> Job:
+    def get_jobs(self, job_ids: Sequence[str]) -> dict[str, Job]:
         with self._connected():
-            found: Any = self._read_job(keys=[_JOB + job_id])
-        if not found:
-            raise NotFoundError(f"no event or query with id {job_id!r}")
-        return _to_job(job_id, dict(zip(found[::2], found[1::2], strict=True)))
+            rows: Any = self._read_jobs(keys=[_JOB + job_id for job_id in job_ids])
+        return {
+            job_id: _to_job(job_id, dict(zip(row[::2], row[1::2], strict=True)))
+            for job_id, row in zip(job_ids, rows, strict=True)
+            if row
+        }
 
     @override
     def list_open_jobs(self, kind: JobKind, limit: int = 10_000) -> list[str]:

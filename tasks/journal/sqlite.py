@@ -11,7 +11,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from config.errors import NotFoundError
 from skills.events import SKILL_UPSERTED, Event, parse_event
 from tasks.journal.protocol import (
     MAX_ASKED,
@@ -115,25 +114,15 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
             )
 
     @override
-    def get_job(self, job_id: str) -> Job:
+    def get_jobs(self, job_ids: Sequence[str]) -> dict[str, Job]:
         with self._database.reading() as connection:
-            row = connection.execute(
+            rows = connection.execute(
                 "SELECT id, kind, payload, state, outcome, reason, accepted, expires "
-                "FROM jobs WHERE id = ?",
-                (job_id,),
-            ).fetchone()
-        if row is None:
-            raise NotFoundError(f"no event or query with id {job_id!r}")
-        return Job(
-            row[0],
-            row[1],
-            parse_event(row[2]),
-            row[3],
-            None if row[4] is None else json.loads(row[4]),
-            row[5],
-            row[6],
-            None if row[7] is None else row[7] - time.time(),
-        )
+                "FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(job_ids)),),
+            ).fetchall()
+        found = {row[0]: _to_job(row) for row in rows}
+        return {job_id: found[job_id] for job_id in job_ids if job_id in found}
 
     @override
     def list_open_jobs(self, kind: JobKind, limit: int = 10_000) -> list[str]:
@@ -262,3 +251,17 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
     @override
     def close(self) -> None:
         self._database.close()
+
+
+def _to_job(row: Sequence[Any]) -> Job:
+    job_id, kind, payload, state, outcome, reason, accepted, expires = row
+    return Job(
+        job_id,
+        kind,
+        parse_event(payload),
+        state,
+        None if outcome is None else json.loads(outcome),
+        reason,
+        accepted,
+        None if expires is None else expires - time.time(),
+    )

@@ -7,6 +7,7 @@ the state before them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -109,10 +110,12 @@ class OutcomeStore(Protocol):
         ...
 
     # -- outcomes
-    def add_outcomes(self, outcomes: Sequence[Outcome]) -> int:
+    def add_outcomes(self, outcomes: Sequence[Outcome], accepted: float = math.inf) -> int:
         """Store outcomes durably, all or none; return how many were new. The first one of a key is
         kept.
 
+        accepted: when the journal accepted them. Those of a query whose outcomes were forgotten
+        since then are not stored.
         The query of each must have an answer in the store; raises NotFoundError otherwise. Raises
         PermanentError if an owner would have more than MAX_OUTCOMES_PER_QUERY of a query.
         """
@@ -152,7 +155,8 @@ class OutcomeStore(Protocol):
         ...
 
     def forget_outcomes(self, query_id: str) -> int:
-        """Delete all outcomes of a query, but not the query; returns their number.
+        """Delete all outcomes of a query, but not the query; returns their number. Outcomes that
+        were accepted until now, but are not stored yet, are deleted too.
 
         Raises NotFoundError for a query that is not stored.
         """

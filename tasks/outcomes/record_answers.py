@@ -3,10 +3,9 @@ journal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from config.errors import NotFoundError
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from skills.outcomes.model import (
@@ -108,11 +107,7 @@ def record_missing_answers(services: Services) -> int:
     return len(ended.job_ids)
 
 
-def _build_answers(services: Services, job_ids: Iterable[str]) -> Iterable[AnsweredQuery]:
-    for job_id in job_ids:
-        try:
-            job = services.journal.get_job(job_id)
-        except NotFoundError:  # deleted meanwhile
-            continue
+def _build_answers(services: Services, job_ids: Sequence[str]) -> Iterable[AnsweredQuery]:
+    for job in services.journal.get_jobs(job_ids).values():
         if job.state == "done" and job.outcome is not None:
             yield build_answer(job, Bundle.model_validate(job.outcome))

@@ -56,7 +56,7 @@ def _record(services: Services, job: Job) -> int:
     answer = _find_answer(services, reported.query_id, job.event.owner)
     outcomes = build_outcomes(job, reported, answer)
     _check_skills(services, job.event.reader, answer, outcomes)
-    new = services.outcomes.add_outcomes(outcomes)
+    new = services.outcomes.add_outcomes(outcomes, job.accepted)
     # The outcomes of an event are stored together, so all of them are new, or none.
     for one in outcomes if new else ():
         services.metrics.record_outcome(one.kind.value, one.by.value)

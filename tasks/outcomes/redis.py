@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -140,12 +141,12 @@ class RedisOutcomeStore(RedisStore, OutcomeStore):
 
     # -- outcomes
     @override
-    def add_outcomes(self, outcomes: Sequence[Outcome]) -> int:
-        args: list[Any] = []
+    def add_outcomes(self, outcomes: Sequence[Outcome], accepted: float = math.inf) -> int:
+        if not outcomes:
+            return 0
+        args: list[Any] = [repr(accepted)]
         for one in outcomes:
             args += [one.query_id, one.key, one.day, one.owner, dump_outcome(one)]
-        if not args:
-            return 0
         with self._connected():
             result: Any = self._add_outcomes(args=args)
         new, unknown, full = result

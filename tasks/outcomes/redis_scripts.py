@@ -12,7 +12,8 @@ from tasks.broker.redis_connection import PREFIX
 from tasks.outcomes.protocol import MAX_OUTCOMES_PER_QUERY
 
 ANSWER = PREFIX + "answer:"
-"""A hash per query: its answer and its day, its owner, and a vector per model."""
+"""A hash per query: its answer and its day, its owner, a vector per model, and until when accepted
+outcomes were withdrawn."""
 ANSWERS = PREFIX + "answers"
 """Queries by the time of their answer."""
 ANSWERED_ON = PREFIX + "answered-on:"
@@ -56,16 +57,17 @@ return 1
 """ARGV: query id, data, owner, time, day, name of the session's set or ''."""
 
 ADD_OUTCOMES = f"""
-for at = 1, #ARGV, 5 do
+for at = 2, #ARGV, 5 do
     local answered = redis.call('HGET', '{ANSWER}' .. ARGV[at], 'd')
     if not answered or redis.call('SISMEMBER', '{PRUNED}', answered) == 1 then
         return {{0, ARGV[at], ''}}
     end
 end
-local reports = {{}}
-for at = 1, #ARGV, 5 do
+local accepted, reports = tonumber(ARGV[1]), {{}}
+for at = 2, #ARGV, 5 do
     local query, key = unpack(ARGV, at, at + 1)
-    if redis.call('HEXISTS', '{OUTCOMES}' .. query, key) == 0 then
+    local withdrawn = tonumber(redis.call('HGET', '{ANSWER}' .. query, 'x') or '0')
+    if accepted > withdrawn and redis.call('HEXISTS', '{OUTCOMES}' .. query, key) == 0 then
         reports[query] = reports[query] or {{}}
         reports[query][key] = ARGV[at + 3]
     end
@@ -82,9 +84,10 @@ for query, owners in pairs(reports) do
     end
 end
 local new = 0
-for at = 1, #ARGV, 5 do
+for at = 2, #ARGV, 5 do
     local query, key, day, owner, data = unpack(ARGV, at, at + 4)
-    if redis.call('HSETNX', '{OUTCOMES}' .. query, key, data) == 1 then
+    local is_new = reports[query] and reports[query][key]
+    if is_new and redis.call('HSETNX', '{OUTCOMES}' .. query, key, data) == 1 then
         new = new + 1
         redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), query)
         redis.call('SADD', '{REPORTED_ON}' .. day, query)
@@ -95,8 +98,9 @@ for at = 1, #ARGV, 5 do
 end
 return {{new, '', ''}}
 """
-"""ARGV: query id, key, day, owner and data of each outcome. Returns how many were new, an unknown
-query id or '', and the id of a query with no room for further outcomes or ''."""
+"""ARGV: when the outcomes were accepted; query id, key, day, owner and data of each. Returns how
+many were new, an unknown query id or '', and the id of a query with no room for further outcomes or
+''."""
 
 FORGET = f"""
 local query, what, now, owner, session = unpack(ARGV)
@@ -128,6 +132,10 @@ end
 if deleted > 0 then
     redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), query)
     redis.call('HINCRBY', '{VERSIONS}', answered, 1)
+end
+if what == 'outcomes' then
+    local time = redis.call('TIME')
+    redis.call('HSET', '{ANSWER}' .. query, 'x', time[1] .. '.' .. string.format('%06d', time[2]))
 end
 if what == 'reported' or what == 'outcomes' then return deleted end
 redis.call('DEL', '{ANSWER}' .. query)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -70,6 +71,7 @@ CREATE TABLE IF NOT EXISTS vectors (
     data BLOB NOT NULL,
     PRIMARY KEY (query, model)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS withdrawals (query INTEGER PRIMARY KEY, until REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS contributors (
     source_id TEXT NOT NULL,
     owner TEXT NOT NULL,
@@ -140,17 +142,7 @@ class SqliteOutcomeStore(OutcomeStore):
 
     @override
     def drop_answers(self, query_ids: Sequence[str]) -> None:
-        with self._file.transaction() as connection:
-            rows = connection.execute(
-                "SELECT number, day FROM answers a "
-                "WHERE query_id IN (SELECT value FROM json_each(?)) "
-                "AND NOT EXISTS (SELECT 1 FROM outcomes o WHERE o.query = a.number)",
-                (json.dumps(list(query_ids)),),
-            ).fetchall()
-            numbers = [(number,) for number, _ in rows]
-            connection.executemany("DELETE FROM vectors WHERE query = ?", numbers)
-            connection.executemany("DELETE FROM answers WHERE number = ?", numbers)
-            days.mark_changed_days(connection, {day for _, day in rows})
+        deletion.drop_answers(self._file, query_ids)
 
     @override
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
@@ -180,7 +172,7 @@ class SqliteOutcomeStore(OutcomeStore):
 
     # -- outcomes
     @override
-    def add_outcomes(self, outcomes: Sequence[Outcome]) -> int:
+    def add_outcomes(self, outcomes: Sequence[Outcome], accepted: float = math.inf) -> int:
         with self._file.transaction(durable=True) as connection:
             numbers = _read_numbers(connection, [one.query_id for one in outcomes])
             unknown = sorted({one.query_id for one in outcomes} - numbers.keys())
@@ -189,7 +181,8 @@ class SqliteOutcomeStore(OutcomeStore):
             new = [
                 outcome
                 for outcome in outcomes
-                if connection.execute(
+                if accepted > numbers[outcome.query_id].withdrawn
+                and connection.execute(
                     "INSERT OR IGNORE INTO outcomes (key, query, day, owner, data) "
                     "VALUES (?, ?, ?, ?, ?)",
                     (
@@ -269,8 +262,7 @@ class SqliteOutcomeStore(OutcomeStore):
     def forget_outcomes(self, query_id: str) -> int:
         if not self.get_answers([query_id]):
             raise NotFoundError(describe_unknown_queries([query_id]))
-        found = self.get_outcomes([query_id]).get(query_id, ())
-        return deletion.forget_outcomes(self._file, [one.key for one in found])
+        return deletion.withdraw_outcomes(self._file, query_id)
 
     @override
     def forget_before(self, seconds: float) -> int:
@@ -364,21 +356,24 @@ class SqliteOutcomeStore(OutcomeStore):
 
 
 class _Row(NamedTuple):
-    """An answered query: number of its row, and the day of its answer."""
+    """An answered query: number of its row, the day of its answer, and until when accepted outcomes
+    were withdrawn."""
 
     number: int
     day: int
+    withdrawn: float
 
 
 def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> dict[str, _Row]:
     """Return the rows of answered queries by id, without queries of days that are being pruned."""
     rows = connection.execute(
-        "SELECT query_id, number, day FROM answers a "
+        "SELECT query_id, number, day, coalesce(until, 0) FROM answers a "
+        "LEFT JOIN withdrawals w ON w.query = a.number "
         "WHERE query_id IN (SELECT value FROM json_each(?)) "
         "AND NOT EXISTS (SELECT * FROM days d WHERE d.day = a.day AND d.pruned)",
         (json.dumps(list(dict.fromkeys(query_ids))),),
     )
-    return {query_id: _Row(number, day) for query_id, number, day in rows}
+    return {query_id: _Row(*row) for query_id, *row in rows}
 
 
 def _check_room(connection: sqlite3.Connection, reports: Iterable[tuple[str, str]]) -> None:

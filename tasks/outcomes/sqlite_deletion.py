@@ -23,9 +23,16 @@ TOMBSTONES_AT_ONCE = 5_000
 _ANSWERS = (
     "SELECT number, query_id, day FROM answers WHERE query_id IN (SELECT value FROM json_each(?))"
 )
+_UNREPORTED_ANSWERS = (
+    "SELECT number, query_id, day FROM answers WHERE query_id IN (SELECT value FROM json_each(?)) "
+    "AND NOT EXISTS (SELECT 1 FROM outcomes WHERE query = number)"
+)
 _PRUNED_ANSWERS = (
     "SELECT number, query_id, day FROM answers "
     "WHERE day IN (SELECT day FROM days WHERE pruned) LIMIT ?"
+)
+_OUTCOMES_OF_QUERY = (
+    "SELECT key FROM outcomes WHERE query = (SELECT number FROM answers WHERE query_id = ?)"
 )
 _OUTCOMES = (
     "SELECT a.query_id, a.day FROM outcomes o JOIN answers a ON a.number = o.query "
@@ -83,6 +90,27 @@ def forget_answers(file: SqliteFile, query_ids: Sequence[str]) -> int:
     return deleted
 
 
+def drop_answers(file: SqliteFile, query_ids: Sequence[str]) -> None:
+    """See `OutcomeStore.drop_answers`."""
+    with file.transaction() as connection:
+        found = connection.execute(_UNREPORTED_ANSWERS, (json.dumps(list(query_ids)),))
+        rows = [_AnswerRow(*row) for row in found]
+        _delete_answers(connection, rows)
+        mark_changed_days(connection, {row.day for row in rows})
+
+
+def withdraw_outcomes(file: SqliteFile, query_id: str) -> int:
+    """Delete the outcomes of a query that are stored, and refuse those that were accepted until
+    now. Returns the number deleted."""
+    with file.transaction(durable=True) as connection:
+        connection.execute(
+            "REPLACE INTO withdrawals SELECT number, ? FROM answers WHERE query_id = ?",
+            (time.time(), query_id),
+        )
+        keys = _list(connection, _OUTCOMES_OF_QUERY, query_id)
+    return forget_outcomes(file, keys)
+
+
 def forget_outcomes(file: SqliteFile, keys: Sequence[str]) -> int:
     """Delete these outcomes; their queries stay. Returns the number deleted."""
     deleted = 0
@@ -110,6 +138,9 @@ def _delete_answers(connection: sqlite3.Connection, rows: Sequence[_AnswerRow]) 
     ).rowcount
     connection.execute(
         "DELETE FROM vectors WHERE query IN (SELECT value FROM json_each(?))", (numbers,)
+    )
+    connection.execute(
+        "DELETE FROM withdrawals WHERE query IN (SELECT value FROM json_each(?))", (numbers,)
     )
     connection.execute(
         "DELETE FROM answers WHERE number IN (SELECT value FROM json_each(?))", (numbers,)

@@ -109,6 +109,16 @@ def test_an_accepted_event_is_open_until_it_ends(journal: Journal) -> None:
     assert journal.list_open_jobs("event") == []
 
 
+def test_jobs_are_read_together_in_the_order_of_their_ids(journal: Journal) -> None:
+    first, second = changed("/a"), changed("/b")
+    for event in (first, second):
+        journal.add_job(event, "event")
+    found = journal.get_jobs([second.id, "absent", first.id])
+    assert list(found) == [second.id, first.id]
+    assert [one.event for one in found.values()] == [second, first]
+    assert not journal.get_jobs([])
+
+
 def test_the_same_event_is_accepted_once(journal: Journal) -> None:
     event = changed()
     assert journal.add_job(event, "event")

@@ -413,6 +413,20 @@ def test_the_outcomes_of_one_query_are_forgotten_and_it_stays(store: OutcomeStor
         store.forget_outcomes("q9")
 
 
+def test_a_withdrawal_is_also_of_outcomes_that_are_accepted_and_not_stored(
+    store: OutcomeStore,
+) -> None:
+    store.add_answers([answer("q1"), answer("q2")])
+    late, others = outcome("a", "q1"), outcome("b", "q2")
+    accepted = time.time()
+    assert store.forget_outcomes("q1") == 0
+    assert store.add_outcomes([late, others], accepted) == 1
+    assert [one.key for one in store.list_outcomes()] == ["b"]
+    assert dict(store.count_outcomes()) == {others.owner: 1}
+    assert store.add_outcomes([late], time.time() + 60) == 1
+    assert store.forget_outcomes("q1") == 1
+
+
 # -- vectors, contributors
 
 

@@ -139,7 +139,7 @@ class EmbeddedBackend(StoreBackend):
             lock.acquire()
             stack.callback(lock.release)
         else:
-            require_library(home)
+            require_library(settings)
         services = open_services(
             settings,
             stack,

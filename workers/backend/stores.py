@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,16 +65,16 @@ def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: boo
     from graph.local.store import SqliteSkillGraph
 
     if not writable:
-        require_library(settings.home)
+        require_library(settings)
     graph = SqliteSkillGraph(settings.home / "graph.db", writable=writable)
     stack.callback(graph.close)
     return graph
 
 
-def require_library(home: Path) -> None:
-    """Raise UsageError if there is no library in a home."""
-    if not (home / "graph.db").exists():
-        raise UsageError(f"no library in {home} yet; run `skillbus sync DIR` first")
+def require_library(settings: Settings) -> None:
+    """Raise UsageError if a library in a home is called for, and there is none."""
+    if not settings.distributed and not (settings.home / "graph.db").exists():
+        raise UsageError(f"no library in {settings.home} yet; run `skillbus sync DIR` first")
 
 
 def open_index(
@@ -171,8 +171,7 @@ def open_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeSto
 def open_library_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeStore:
     """Open the outcomes of an existing library as `open_outcomes` does; raises UsageError if there
     is none in the home."""
-    if not settings.distributed:
-        require_library(settings.home)
+    require_library(settings)
     return open_outcomes(settings, stack)
 
 
@@ -240,6 +239,11 @@ def open_linker(
 
     verdict_links = StoredVerdictLinks(graph, pairs, kind)
     return Linker(graph, verdict_links=verdict_links, learned_links=learned_links)
+
+
+def send_nothing(name: str, ids: Sequence[object]) -> None:
+    """Refuse to send a task: the `SendTask` of services that only read."""
+    raise AssertionError(f"reading sends no tasks ({name}, {len(ids)} ids)")
 
 
 def open_services(

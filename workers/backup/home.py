@@ -40,7 +40,7 @@ def back_up_home(settings: Settings, folder: Path, progress: ReportProgress) -> 
     Raises UsageError if there is no library, or the folder is not empty.
     """
     home, identity = settings.home, encoder_identity(settings.encoder)
-    require_library(home)
+    require_library(settings)
     # Raises for an index of another encoder before anything is written.
     with closing(LocalSearchIndex(home / INDEX, *identity, writable=False)) as index:
         create_folder(folder)

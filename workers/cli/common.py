@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,11 +16,21 @@ from config.load_settings import load_settings
 from config.logging import configure_logging
 from config.settings import Settings
 from config.tracing import parse_context, trace
-from graph.protocol import SkillGraph
-from graph.records import Source
 from skills.access import parse_groups
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 from workers.cli.audited import prepare_record
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from graph.protocol import SkillGraph
+    from graph.records import Source
+
+DataT = TypeVar("DataT")
+RowT = TypeVar("RowT", bound=Mapping[str, Any])
+
+_MAX_PADDING = 60
+"""Longest cell, in characters, to which the other cells of its column are padded."""
 
 
 def _parse_groups(
@@ -39,7 +49,20 @@ group_option = click.option(
     help="A group that sees the skills of the source; repeatable [default: as before, or as "
     "access.default_groups says].",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _keep_wants_json(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+    del option
+    ctx.meta[_WANTS_JSON] = value
+
+
+json_option = click.option(
+    "--json", is_flag=True, expose_value=False, callback=_keep_wants_json, help="Print JSON."
+)
+"""The option of a command that prints its result with `print_result` or `print_list`."""
+
+_WANTS_JSON = "skillbus.json"
+"""Key of the option's value in the context."""
 
 ORIGIN = "skillbus/command-line"
 """The `source` of the events that commands submit."""
@@ -55,15 +78,14 @@ def format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def read_settings(
-    ctx: click.Context, long_running: bool = False, *, is_server: bool = False
-) -> Settings:
-    """Read the settings of this call and set up logging; a command is one span of a trace.
+def read_settings(long_running: bool = False, *, is_server: bool = False) -> Settings:
+    """Read the settings of this command and set up logging; a command is one span of a trace.
 
     Only errors are logged unless `log_level` is set: commands print their own messages.
     long_running: whether the command runs until interrupted; it then starts tracing itself.
     is_server: whether requests to the command are traced, and not the command.
     """
+    ctx = click.get_current_context()
     settings = load_settings(ctx.find_root().obj)
     asked_for = long_running or "log_level" in settings.model_fields_set
     configure_logging(settings.log_level if asked_for else "error")
@@ -92,20 +114,46 @@ def _command_span(ctx: click.Context) -> Iterator[None]:
         raise result
 
 
+def wants_json() -> bool:
+    """Return whether this command was called with `--json`."""
+    return bool(click.get_current_context().meta.get(_WANTS_JSON))
+
+
+def print_result(data: DataT, text: str | Callable[[DataT], object]) -> None:
+    """Print the result of a command: as JSON if that was asked for, else as text.
+
+    text: one line, or a function that prints the data. The line may hold untrusted text.
+    """
+    if wants_json():
+        print_json(data)
+    elif isinstance(text, str):
+        print_line(text)
+    else:
+        text(data)
+
+
 def print_json(value: Any) -> None:
     """Print indented JSON; letters of other scripts are not escaped."""
     click.echo(dump_terminal_json(value))
 
 
+def print_line(text: str, indent: int = 0) -> None:
+    """Print one line, which may hold untrusted text. indent: number of spaces before it."""
+    click.echo(" " * indent + escape_terminal_line(text))
+
+
 def print_to_stderr(text: str) -> None:
-    """Print a note for the user to standard error."""
-    click.echo(text, err=True)
+    """Print a note for the user, one line, to standard error. It may hold untrusted text."""
+    click.echo(escape_terminal_line(text), err=True)
 
 
 def ask(question: str) -> bool:
-    """Ask a question; return False for no, and if standard input has no answer."""
+    """Ask a question; return False for no, and if standard input has no answer.
+
+    It may hold untrusted text.
+    """
     try:
-        return click.confirm(question, err=True)
+        return click.confirm(escape_terminal_line(question), err=True)
     except click.Abort:
         print_to_stderr("")  # ends the line of the question
         return False
@@ -127,9 +175,13 @@ def require_source(sources: Iterable[Source], source_id: str | None) -> None:
 
 
 def print_table(rows: Iterable[Sequence[str]], header: Sequence[str]) -> None:
-    """Print columns under a header; the last is not padded. Cells may hold untrusted text."""
+    """Print columns under a header; the last is not padded. Cells may hold untrusted text.
+
+    A cell longer than `_MAX_PADDING` moves the rest of its line to the right, so that one long id
+    does not move every line.
+    """
     table = [header, *([escape_terminal_line(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    widths = [min(max(map(len, column)), _MAX_PADDING) for column in zip(*table, strict=True)]
     widths[-1] = 0
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -141,17 +193,30 @@ def print_table(rows: Iterable[Sequence[str]], header: Sequence[str]) -> None:
 
 
 def print_list(
-    rows: Sequence[Mapping[str, Any]], as_json: bool, columns: Sequence[str], nothing: str = ""
+    rows: Sequence[RowT],
+    columns: Sequence[str],
+    nothing: str = "",
+    to_cells: Callable[[RowT], Sequence[object]] | None = None,
 ) -> None:
-    """Print rows as JSON, or as a table of some of their fields; `nothing` if there are none."""
-    if as_json:
+    """Print rows as JSON if that was asked for, else as a table; `nothing` if there are none.
+
+    columns: names of the fields that the table shows, or of the cells that `to_cells` makes.
+    """
+    if wants_json():
         print_json(rows)
     elif not rows and nothing:
         click.echo(nothing)
     else:
-        cells = [["" if row[name] is None else str(row[name]) for name in columns] for row in rows]
+        make = to_cells or (lambda row: [row[name] for name in columns])
+        cells = [["" if cell is None else str(cell) for cell in make(row)] for row in rows]
         header = ["revision" if name == "seq" else name.replace("_", " ") for name in columns]
         print_table(cells, header)
+
+
+def note_more(count: int, limit: int, what: str = "") -> None:
+    """Print to standard error how many of `count` rows a list of at most `limit` leaves out."""
+    if count > limit:
+        print_to_stderr(f"{count - limit} more{what and f' {what}'}; --limit shows more of them")
 
 
 def shorten(text: str, limit: int) -> str:
@@ -164,17 +229,7 @@ class SyncProgress:
     """Progress bars of a sync, shown on a terminal only."""
 
     def __init__(self) -> None:
-        from rich.console import Console  # slow to import
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        self._progress = Progress(
-            TextColumn("{task.description:<11}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
+        self._progress = _make_progress("{task.description:<11}")
         self._words = self._progress.add_task("words", total=None)
         self._searchable = self._progress.add_task("searchable", total=None)
         self._embedded = self._progress.add_task("embedded", total=None)
@@ -201,19 +256,24 @@ class SyncProgress:
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar, on a terminal only; yields a function of (done, total)."""
+    with _make_progress("{task.description}") as progress:
+        task = progress.add_task(text, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _make_progress(description: str) -> Progress:
+    """Return bars for standard error. description: format of the text before each."""
     from rich.console import Console  # slow to import
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    with Progress(
-        TextColumn("{task.description}"),
+    return Progress(
+        TextColumn(description),
         BarColumn(),
         MofNCompleteColumn(),
         console=Console(stderr=True),
         transient=True,
         disable=not sys.stderr.isatty(),
-    ) as progress:
-        task = progress.add_task(text, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    )
 
 
 def read_stdin() -> str:

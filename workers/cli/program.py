@@ -1,8 +1,7 @@
-"""The program `skillbus`. Commands are imported when they are called, so that each starts fast."""
+"""The program `skillbus`: the table of its commands, and what all of them share."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ import click
 
 from config.errors import MisconfiguredError, SkillbusError, UsageError
 from workers.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from workers.cli.lazy_group import LazyGroup
 from workers.cli.parameter_types import FolderPath
 
 _COMMANDS = {
@@ -36,14 +36,14 @@ _COMMANDS = {
     "doctor": "workers.cli.operations.doctor:doctor",
     "dead": "workers.cli.operations.dead:dead",
     "config": "workers.cli.operations.config:config",
-    "serve": "workers.cli.processes.serve:serve",
-    "gateway": "workers.cli.processes.gateway:gateway",
+    "serve": "workers.cli.processes:serve",
+    "gateway": "workers.cli.processes:gateway",
     "tokens": "workers.cli.operations.tokens:tokens",
     "audit": "workers.cli.operations.audit:audit",
-    "mcp": "workers.cli.processes.mcp:mcp",
+    "mcp": "workers.cli.processes:mcp",
     "hook": "workers.cli.operations.hook:hook",
-    "consume": "workers.cli.processes.consume:consume",
-    "worker": "workers.cli.processes.worker:worker",
+    "consume": "workers.cli.processes:consume",
+    "worker": "workers.cli.processes:worker",
     "backup": "workers.cli.operations.backup:backup",
     "restore": "workers.cli.operations.backup:restore",
     "reindex": "workers.cli.operations.reindex:reindex",
@@ -60,25 +60,9 @@ _CELERY_VARIABLES = (
 """Variables of other Celery projects, which Celery would use instead of the broker settings."""
 
 
-class _LazyGroup(click.Group):
-    """A group whose commands are imported on use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order in which a new user needs them."""
-        del ctx
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command and return it; None for an unknown name."""
-        del ctx
-        if cmd_name not in _COMMANDS:
-            return None
-        module, _, name = _COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
-        return command
-
-
-@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=LazyGroup, table=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(version("skillbus"), prog_name="skillbus")
 @click.option(
     "--home",

@@ -21,7 +21,7 @@ from tasks.refine.stage import RefineContext, RefineStage
 from tasks.refine.stages import list_enabled_stages
 from tasks.refine.unrefined import find_unrefined, list_published
 from workers.backend.model_stores import open_answers
-from workers.backend.stores import open_services
+from workers.backend.stores import open_services, send_nothing
 from workers.monitoring.refinement_status import InvalidRefinement, list_invalid
 
 _BATCH = 64
@@ -54,7 +54,7 @@ def estimate_refinement(
     source_id: limits it to this source. step: called with (done, total) skills.
     """
     with ExitStack() as stack:
-        services = open_services(settings, stack, _send_nothing, writable=False)
+        services = open_services(settings, stack, send_nothing, writable=False)
         answers = services.answers
         if services.language_model is None or answers is None:
             raise UsageError(NO_MODEL)
@@ -95,10 +95,6 @@ def _get_tokens_left(settings: Settings, answers: AnswerStore) -> int | None:
 
 def _count_used_today(answers: AnswerStore) -> int:
     return sum(stage.tokens for stage in answers.get_usage(utc_day(time.time())).values())
-
-
-def _send_nothing(name: str, ids: Sequence[object]) -> None:
-    raise AssertionError(f"an estimate sends no tasks ({name}, {len(ids)} ids)")
 
 
 class RefinementProgress:

@@ -27,20 +27,30 @@ def read_bytes(path: Path) -> bytes:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text as `write_atomically` does."""
+    write_atomically(path, text.encode())
+
+
 def write_atomically(path: Path, content: bytes, mode: int | None = None) -> None:
     """Write a file completely or not at all; raises UsageError if that fails.
 
-    mode: exact permissions; by default those of new files.
+    A link stays a link, and a device such as `/dev/null` is written to, not replaced. mode: exact
+    permissions; by default those of new files.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
         temporary.unlink(missing_ok=True)
         rights = 0o666 if mode is None else 0o600
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, rights)) as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
             file.write(content)
-        temporary.replace(path)
+        temporary.replace(target)
     except OSError as error:
         with suppress(OSError):  # a read-only file system refuses this too
             temporary.unlink()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -153,13 +153,18 @@ def _check_git() -> str:
 def _check_encoder(settings: Settings) -> str:
     encoder = load_encoder(settings.encoder)
     vector = encoder.encode_texts(["a short text"])
-    return f"{encoder.model}, {vector.shape[1]} dimensions, languages {sorted(encoder.languages)}"
+    dimensions = f"{vector.shape[1]} dimensions"
+    return f"{encoder.model}, {dimensions}, {_describe_languages(encoder.languages)}"
 
 
 def _check_reranker(settings: Settings) -> str:
     reranker = load_reranker(settings.reranker)
     reranker.score("a short task", ["a short text"])
-    return f"{reranker.model}, languages {sorted(reranker.languages)}"
+    return f"{reranker.model}, {_describe_languages(reranker.languages)}"
+
+
+def _describe_languages(languages: Iterable[str]) -> str:
+    return f"languages: {', '.join(sorted(languages))}"
 
 
 def _check_ranker(settings: Settings) -> str:

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from config.errors import UsageError
 from config.inbound_settings import SubmissionSettings
 from config.secrets import add_password, read_secret, strip_password
+from config.server_settings import BROKER_SYSTEMS
 from config.settings import Settings
-from tasks.broker.broker_config import BROKER_SYSTEMS, check_broker_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,7 @@ class Broker:
 def get_submission_broker(settings: Settings) -> Broker:
     """Return the broker of `submissions.broker`, or else of `servers.broker`.
 
-    Raises UsageError if neither is set or the address is malformed, MisconfiguredError for an
-    unreadable password file.
+    Raises UsageError if neither is set, MisconfiguredError for an unreadable password file.
     """
     own, servers = settings.submissions, settings.servers
     if own.broker:
@@ -45,7 +44,6 @@ def get_submission_broker(settings: Settings) -> Broker:
         name, url, file = "servers.broker", servers.broker, servers.broker_password_file
     if not url:
         raise UsageError("no broker is set: name one with submissions.broker")
-    check_broker_address(name, url)
     secret = f"{name}_password_file"
     found = add_password(url, read_secret(file, secret))
     return Broker(found, strip_password(url), secret, servers.timeout_seconds, own)

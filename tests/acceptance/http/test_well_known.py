@@ -122,7 +122,8 @@ def test_what_is_unchanged_is_not_sent_again(url: str, path: str) -> None:
     first = httpx.get(url + path)
     etag = first.headers["etag"]
     assert first.headers["cache-control"] == "public, max-age=60"
-    for given in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+    assert etag.startswith("W/")  # gzip changes the bytes
+    for given in (etag, etag.removeprefix("W/"), f'"other", {etag}', "*"):
         again = httpx.get(url + path, headers={"If-None-Match": given})
         assert (again.status_code, again.content) == (304, b"")
         assert again.headers["etag"] == etag

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from tests.bench.fill import copy_graph, copy_index
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.catalog import empty_catalog
 from tests.support.servers.elastic import ElasticIndices
-from workers.backend.stores import open_graph, open_index, open_services
+from workers.backend.stores import open_graph, open_index, open_services, send_nothing
 from workers.evaluation.metrics import routing_metrics
 from workers.evaluation.predictions import rank_tasks
 from workers.mcp.results import fit_to_budget
@@ -65,10 +65,6 @@ def source_of(name: str, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
     with tarfile.open(archive) as members:
         members.extractall(folder / "gt", filter="data")
     return folder / "gt", tasks_of(SHARED / "tasks-dev.jsonl")
-
-
-def send_nothing(name: str, ids: Sequence[object]) -> None:
-    raise AssertionError(f"comparing sends no tasks ({name}, {len(ids)} ids)")
 
 
 @pytest.fixture(scope="module", params=LIBRARIES)

@@ -32,7 +32,7 @@ from workers.backend.protocol import Backend, EventStatus
 from workers.backend.selector import BackendSelector
 from workers.backend.serve import ServeBackend
 from workers.backend.serve_client import ServeClient
-from workers.backend.waiting import wait_for_event
+from workers.cli.waiting import wait_for_event
 from workers.http.routes.operations.health import _get_reasons
 
 
@@ -152,9 +152,7 @@ class FakeBackend:
 
 
 def wait(backend: FakeBackend, **options: Any) -> dict[str, Any]:
-    return wait_for_event(
-        cast(Backend, backend), "e", poll_seconds=0.0, **{"note": lambda _: None} | options
-    )
+    return wait_for_event(cast(Backend, backend), "e", **options)
 
 
 def test_the_outcome_of_an_event_is_awaited() -> None:
@@ -169,12 +167,11 @@ def test_a_failed_event_raises_its_reason() -> None:
         wait(FakeBackend(EventStatus("failed", "no such folder")))
 
 
-def test_what_is_waited_for_is_noted_once() -> None:
+def test_what_is_waited_for_is_noted_once(capsys: pytest.CaptureFixture[str]) -> None:
     accepted = EventStatus("accepted")
     backend = FakeBackend(accepted, accepted, EventStatus("done"), wait_reason="no worker yet")
-    notes: list[str] = []
-    wait(backend, note=notes.append)
-    assert notes == ["no worker yet"]
+    wait(backend)
+    assert capsys.readouterr().err == "no worker yet\n"
 
 
 def test_a_worker_that_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from workers.cli.library.query import _print
 from workers.cli.library.refine import select_stages
 from workers.cli.library.sync import make_source_event, sync
 from workers.cli.operations.status import _library_lines
-from workers.cli.processes.worker import worker
+from workers.cli.processes import worker
 from workers.cli.program import cli
 from workers.cli.training.reranker import reranker
 from workers.processes.workloads import ALL_QUEUES
@@ -253,3 +253,16 @@ def test_what_is_no_range_of_lines_is_refused(ranges: object) -> None:
     check_line_ranges("q", [[1, 3], [5, 5]], 5)
     with pytest.raises(UsageError, match=r"^q: .* is not a line range of the SKILL.md"):
         check_line_ranges("q", ranges, 5)
+
+
+def test_the_shown_settings_are_a_settings_file(tmp_path: Path) -> None:
+    file = tmp_path / "skillbus.toml"
+    file.write_text(
+        '[encoder]\nlanguages = ["en"]\nquery_prompt = "\\u00e9 \\"q\\""\n'
+        '[webhooks.sources]\n"team/skills" = ["/run/secret"]\n'
+    )
+    show = ["--home", str(tmp_path), "config", "show"]
+    shown = CliRunner().invoke(cli, show).stdout
+    file.write_text(shown)
+    assert 'query_prompt = "é \\"q\\""' in shown
+    assert CliRunner().invoke(cli, show).stdout == shown

@@ -19,7 +19,7 @@ from workers.backend.embedded import EmbeddedBackend
 from workers.cli.common import SyncProgress
 from workers.cli.evaluation.options import _poll_until_embedded
 from workers.cli.library.sync import EMBEDDED, SEARCHABLE, run_sync
-from workers.cli.waiting.failed_embeddings import FailedEmbeddings
+from workers.cli.waiting import FailedEmbeddings
 
 
 def refuse(texts: Sequence[str]) -> None:

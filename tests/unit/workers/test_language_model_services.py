@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tests.support.samples.tiny import TinyEncoder
 from tests.support.servers.language_model import LanguageModelServer
 from workers.backend.model_stores import open_answers
 from workers.backend.status import read_status
-from workers.backend.stores import open_services
+from workers.backend.stores import open_services, send_nothing
 
 
 class Choice(BaseModel):
@@ -31,9 +30,6 @@ REQUEST = ModelRequest("select", 1, "Choose.", "which?", 100)
 
 
 def open_at(settings: Settings, stack: ExitStack, *, writable: bool) -> Services:
-    def send_nothing(name: str, ids: Sequence[object]) -> None:
-        raise AssertionError(name)
-
     return open_services(settings, stack, send_nothing, writable=writable, encoder=TinyEncoder())
 
 

@@ -31,16 +31,13 @@ from workers.cli.evaluation.options import (
 @without_option
 @wait_option
 @json_option
-@click.pass_context
 def answers(
-    ctx: click.Context,
     queries: Path,
     budgets: tuple[int, ...],
     top: int | None,
     out: Path | None,
     without: tuple[str, ...],
     wait: bool,
-    as_json: bool,
 ) -> None:
     """Look for the required lines of queries in their bundles.
 
@@ -58,7 +55,7 @@ def answers(
     rows = read_jsonl(queries, ("query_id", "skill_id", "query"))
     report: dict[str, Any] = {"queries": len(rows), "budgets": {}}
     given = {}
-    with open_library(read_settings(ctx), wait) as services:
+    with open_library(read_settings(), wait) as services:
         revisions = read_published_revisions(services, [row["skill_id"] for row in rows])
         parsed = {skill_id: revision.parsed for skill_id, revision in revisions.items()}
         for row in rows:
@@ -71,7 +68,7 @@ def answers(
         query_id: {"tokens": answer.tokens, "skills": answer.skills}
         for query_id, answer in given.items()
     }
-    write_report(report, predictions, out, as_json, _print)
+    write_report(report, predictions, out, _print)
 
 
 def _print(report: dict[str, Any]) -> None:

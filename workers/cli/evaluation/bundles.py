@@ -29,16 +29,13 @@ from workers.cli.evaluation.options import (
 @keep_option
 @wait_option
 @json_option
-@click.pass_context
 def bundles(
-    ctx: click.Context,
     tasks: Path,
     budgets: tuple[int, ...],
     out: Path | None,
     without: tuple[str, ...],
     keep: bool,
     wait: bool,
-    as_json: bool,
 ) -> None:
     """Compare the bundle of each task with the skills it needs.
 
@@ -59,7 +56,7 @@ def bundles(
     from workers.evaluation.predictions import read_jsonl
     from workers.evaluation.runs.make_run import evaluate_bundle_prompt
 
-    settings, rows = read_settings(ctx), read_jsonl(tasks, ("task_id", "instruction"))
+    settings, rows = read_settings(), read_jsonl(tasks, ("task_id", "instruction"))
     needed = {row["task_id"]: row["gt_skill_ids"] for row in rows if "gt_skill_ids" in row}
     report: dict[str, Any] = {"tasks": len(rows), "budgets": {}}
     predictions: dict[str, dict[str, list[str]]] = {row["task_id"]: {} for row in rows}
@@ -76,7 +73,7 @@ def bundles(
                 "missed": count_missing_skills(needed, given),
             }
         skills = len(services.library.latest.pointers)
-    write_report(report, predictions, out, as_json, _print)
+    write_report(report, predictions, out, _print)
     prompts = [
         evaluate_bundle_prompt(row, outcomes[row["task_id"]])
         for row in rows

@@ -12,18 +12,14 @@ from config.errors import UsageError
 from tasks.services import Services
 from workers.cli.common import (
     json_option,
-    print_json,
+    print_result,
     print_to_stderr,
     progress_bar,
     read_settings,
 )
-from workers.cli.evaluation.options import (
-    OutputFile,
-    find_missing_skills,
-    open_library,
-    wait_option,
-    write_text_file,
-)
+from workers.cli.evaluation.options import find_missing_skills, open_library, wait_option
+from workers.cli.parameter_types import OutputFile
+from workers.library.user_files import write_text
 
 if TYPE_CHECKING:
     from workers.evaluation.learning import ScenarioResult
@@ -59,9 +55,7 @@ if TYPE_CHECKING:
 )
 @wait_option
 @json_option
-@click.pass_context
 def learning(
-    ctx: click.Context,
     tasks: Path,
     seed: int,
     chosen: tuple[str, ...],
@@ -69,7 +63,6 @@ def learning(
     out: Path | None,
     plots: Path | None,
     wait: bool,
-    as_json: bool,
 ) -> None:
     """Replay labelled prompts as outcomes, and rank other prompts.
 
@@ -92,7 +85,7 @@ def learning(
     _check_names("arm", arms, list(ARMS))
     labelled = read_tasks(read_jsonl(tasks, ("task_id", "instruction")))
     scenarios = [one for one in SCENARIOS if not chosen or one.name in chosen]
-    with open_library(read_settings(ctx), wait) as services, progress_bar("replaying") as show:
+    with open_library(read_settings(), wait) as services, progress_bar("replaying") as show:
         known = _find_known(tasks, labelled, services)
         split = _split(tasks, known, seed)
         replay = Replay(services, known, seed, arms or tuple(ARMS))
@@ -106,12 +99,9 @@ def learning(
         replay.rank_base(on_step)
         results = [replay.run(scenario, on_step) for scenario in scenarios]
     data = to_json_data(results, split, seed, len(labelled))
-    if as_json:
-        print_json(data)
-    else:
-        click.echo(to_markdown(results), nl=False)
+    print_result(data, lambda _: click.echo(to_markdown(results), nl=False))
     if out is not None:
-        write_text_file(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        write_text(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     if plots is not None:
         _write_plots(plots, results)
 
@@ -175,5 +165,5 @@ def _write_plots(folder: Path, results: list[ScenarioResult]) -> None:
                     lines.append(Line(what, points, colour, is_dashed=figures is new))
         name = result.name.replace(" % ", "-").replace(" ", "-")
         image = draw_lines(f"stream: {result.name}", "prompts replayed", "Hit@1", lines)
-        write_text_file(folder / f"learning-{name}.svg", image)
+        write_text(folder / f"learning-{name}.svg", image)
     print_to_stderr(f"{len(results)} plots written to {folder}")

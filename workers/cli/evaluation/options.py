@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from typing_extensions import override
 
 from config.errors import TransientError, UsageError
 from config.settings import OPTIONAL_STAGES, Settings
-from skills.bundle.escaping import escape_terminal_line
 from skills.events import MAX_BUDGET
 from tasks.evaluations.model import EvaluatedPrompt
 from tasks.policies import EMBED_SECTIONS
@@ -22,8 +20,10 @@ from tasks.services import Services
 from workers.backend import stores
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
-from workers.cli.common import SyncProgress, open_catalog, print_json, print_to_stderr
-from workers.cli.waiting.failed_embeddings import FailedEmbeddings
+from workers.cli.common import SyncProgress, open_catalog, print_result, print_to_stderr
+from workers.cli.parameter_types import OutputFile
+from workers.cli.waiting import FailedEmbeddings
+from workers.library.user_files import write_text
 
 _POLL_SECONDS = 0.2
 
@@ -33,21 +33,6 @@ without_option = click.option(
     type=click.Choice(OPTIONAL_STAGES),
     help="Switch a stage off; repeatable.",
 )
-
-
-class OutputFile(click.Path):
-    """A file to write, refused before the work begins if it cannot be made."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, writable=True, path_type=Path)
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path: Any = super().convert(value, param, ctx)
-        if not path.absolute().parent.is_dir():
-            self.fail(f"{path} is in no existing folder", param, ctx)
-        return path
-
 
 out_option = click.option("--out", type=OutputFile(), help="Write the predictions as JSON.")
 budget_option = click.option(
@@ -87,11 +72,7 @@ def open_library(settings: Settings, wait: bool) -> Iterator[Services]:
             "passages are selected by words only"
         )
     with ExitStack() as stack:
-        yield stores.open_services(settings, stack, _send_nothing, writable=False)
-
-
-def _send_nothing(name: str, ids: Sequence[object]) -> None:
-    raise AssertionError(f"an evaluation sends no tasks ({name}, {len(ids)} ids)")
+        yield stores.open_services(settings, stack, stores.send_nothing, writable=False)
 
 
 def _wait_for_section_embeddings(settings: Settings) -> None:
@@ -159,7 +140,7 @@ def note_missing_skills(path: Path, needed: Iterable[Iterable[str]], services: S
     if wanted and (missing := find_missing_skills(path, wanted, services)):
         print_to_stderr(
             f"{len(missing)} of {len(wanted)} needed skills are not in the library, for example "
-            f"{escape_terminal_line(missing[0])}; they count as not found"
+            f"{missing[0]}; they count as not found"
         )
 
 
@@ -173,16 +154,12 @@ def write_report(
     report: dict[str, Any],
     predictions: Any,
     out: Path | None,
-    as_json: bool,
     print_report: Callable[[dict[str, Any]], None] = print_figures,
 ) -> None:
     """Print the report as text or as JSON, and write the predictions to `out`, if given."""
-    if as_json:
-        print_json(report)
-    else:
-        print_report(report)
+    print_result(report, print_report)
     if out is not None:
-        write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
+        write_text(out, json.dumps(predictions, ensure_ascii=False) + "\n")
 
 
 def keep_run(
@@ -203,14 +180,6 @@ def keep_run(
     print_to_stderr(
         f"kept as {run.summary.evaluation_id}; `skillbus eval list` names all kept runs"
     )
-
-
-def write_text_file(path: Path, text: str) -> None:
-    """Write a file that the user named; raises UsageError if that fails."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def check_line_ranges(owner: str, ranges: Any, lines: int) -> None:

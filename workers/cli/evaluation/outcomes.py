@@ -23,10 +23,7 @@ from workers.cli.evaluation.options import (
 @keep_option
 @wait_option
 @json_option
-@click.pass_context
-def outcomes(
-    ctx: click.Context, without: tuple[str, ...], keep: bool, wait: bool, as_json: bool
-) -> None:
+def outcomes(without: tuple[str, ...], keep: bool, wait: bool) -> None:
     """Rank the library for its own labelled prompts.
 
     These are tasks for which a person reported the right skills: in the console, with `skillbus
@@ -40,7 +37,7 @@ def outcomes(
     from workers.evaluation.runs.evaluate_labels import evaluate_labels
     from workers.evaluation.runs.make_run import measure
 
-    settings = read_settings(ctx)
+    settings = read_settings()
     with open_library(settings, wait) as services:
         prompts = evaluate_labels(services, without)
         skills = len(services.library.latest.pointers)
@@ -51,6 +48,6 @@ def outcomes(
         )
     report: dict[str, Any] = {"prompts": len(prompts)}
     report |= {name: one.mean for name, one in measure(prompts).items()}
-    write_report(report, None, None, as_json)
+    write_report(report, None, None)
     if keep:
         keep_run(settings, "outcomes", "labelled prompts", skills, without, prompts)

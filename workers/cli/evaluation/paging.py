@@ -35,16 +35,13 @@ from workers.cli.parameter_types import NumberRange
 @without_option
 @wait_option
 @json_option
-@click.pass_context
 def paging(
-    ctx: click.Context,
     queries: Path,
     out: Path | None,
     method: str | None,
     miss: float | None,
     without: tuple[str, ...],
     wait: bool,
-    as_json: bool,
 ) -> None:
     """Compare the selected lines of a skill with required lines.
 
@@ -59,7 +56,7 @@ def paging(
     from workers.evaluation.passages import select_lines
     from workers.evaluation.predictions import read_jsonl
 
-    settings = read_settings(ctx)
+    settings = read_settings()
     rows = read_jsonl(queries, ("query_id", "skill_id", "query"))
     predictions, scored = {}, []
     with open_library(settings, wait) as services:
@@ -76,4 +73,4 @@ def paging(
     report: dict[str, Any] = {"queries": len(rows)}
     if scored:
         report |= passage_metrics(scored)
-    write_report(report, predictions, out, as_json)
+    write_report(report, predictions, out)

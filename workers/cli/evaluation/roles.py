@@ -9,12 +9,7 @@ import click
 
 from config.errors import UsageError
 from workers.cli.common import json_option, read_settings
-from workers.cli.evaluation.options import (
-    check_line_ranges,
-    open_library,
-    out_option,
-    write_report,
-)
+from workers.cli.evaluation.options import check_line_ranges, open_library, out_option, write_report
 
 
 @click.command("roles")
@@ -31,15 +26,7 @@ from workers.cli.evaluation.options import (
     help="Weights of `train roles`. [default: the roles stored in the library]",
 )
 @json_option
-@click.pass_context
-def roles(
-    ctx: click.Context,
-    skill_ids: str,
-    out: Path | None,
-    gold: Path | None,
-    weights: Path | None,
-    as_json: bool,
-) -> None:
+def roles(skill_ids: str, out: Path | None, gold: Path | None, weights: Path | None) -> None:
     """Classify every line of some skills by its role.
 
     \b
@@ -60,10 +47,10 @@ def roles(
     labelled = {name: labels[name] for name in dict.fromkeys(ids) if name in labels}
     if gold is not None and not labelled:
         raise UsageError(f"{gold} labels none of these skills; name labelled skills with --skills")
-    with open_library(read_settings(ctx), wait=False) as services:
+    with open_library(read_settings(), wait=False) as services:
         predictions = predict_roles(services, ids, classifier)
         for name, revision in read_published_revisions(services, list(labelled)).items():
             for first, last, _ in labelled[name]:
                 check_line_ranges(f"{gold}: {name}", [[first, last]], len(revision.parsed.lines))
     report: dict[str, Any] = {"skills": len(predictions)} | role_metrics(labelled, predictions)
-    write_report(report, predictions, out, as_json)
+    write_report(report, predictions, out)

@@ -27,15 +27,8 @@ from workers.cli.evaluation.options import (
 @keep_option
 @wait_option
 @json_option
-@click.pass_context
 def routing(
-    ctx: click.Context,
-    tasks: Path,
-    out: Path | None,
-    without: tuple[str, ...],
-    keep: bool,
-    wait: bool,
-    as_json: bool,
+    tasks: Path, out: Path | None, without: tuple[str, ...], keep: bool, wait: bool
 ) -> None:
     """Compare the ranking for each task with the skills it needs.
 
@@ -50,7 +43,7 @@ def routing(
     from workers.evaluation.predictions import percentile, rank_tasks, read_jsonl
     from workers.evaluation.runs.make_run import evaluate_prompt
 
-    settings, rows = read_settings(ctx), read_jsonl(tasks, ("task_id", "instruction"))
+    settings, rows = read_settings(), read_jsonl(tasks, ("task_id", "instruction"))
     predictions, scored, prompts, encoding, rest = {}, {}, [], [], []
     needed = {row["task_id"]: row["gt_skill_ids"] for row in rows if row.get("gt_skill_ids")}
     with open_library(settings, wait) as services:
@@ -69,6 +62,6 @@ def routing(
     report["rank_ms_p50"] = percentile(rest, 0.5)
     report["rank_ms_p95"] = percentile(rest, 0.95)
     report["encode_ms_p50"] = percentile(encoding, 0.5)
-    write_report(report, predictions, out, as_json)
+    write_report(report, predictions, out)
     if keep and prompts:
         keep_run(settings, "routing", tasks.name, skills, without, prompts)

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from config.errors import NotFoundError, UsageError
-from skills.bundle.escaping import escape_terminal_line as safe_line
 from tasks.evaluations.model import EvaluationSummary, Measure
 from tasks.evaluations.protocol import EvaluationStore
 from workers.cli.audited import audited
 from workers.cli.common import (
     format_count,
     json_option,
-    print_json,
+    print_line,
+    print_list,
+    print_result,
     print_table,
     read_settings,
     shorten,
@@ -31,49 +32,42 @@ _SHOWN_PROMPTS = 20
 
 
 @contextmanager
-def _open_store(ctx: click.Context) -> Iterator[EvaluationStore]:
+def _open_store() -> Iterator[EvaluationStore]:
     from tasks.evaluations.open import open_evaluations
     from workers.backend.stores import require_library  # slow to import
 
-    settings = read_settings(ctx)
-    if not settings.distributed:
-        require_library(settings.home)
+    settings = read_settings()
+    require_library(settings)
     with ExitStack() as stack:
         yield open_evaluations(settings, stack)
 
 
 @click.command("list")
 @json_option
-@click.pass_context
-def list_runs(ctx: click.Context, as_json: bool) -> None:
+def list_runs() -> None:
     """List kept runs, the newest first."""
-    with _open_store(ctx) as store:
+    with _open_store() as store:
         found = store.list_summaries()
-    if as_json:
-        print_json([describe_summary(one) for one in found])
-    elif found:
-        rows = [
-            (
-                one.evaluation_id,
-                datetime.fromtimestamp(one.made, UTC).strftime("%Y-%m-%d %H:%M"),
-                one.kind,
-                one.name,
-                f"{one.tasks}",
-                _first_measure(one),
-            )
-            for one in found
-        ]
-        print_table(rows, ("run", "made (UTC)", "kind", "tasks of", "tasks", "first measure"))
-    else:
-        click.echo("no runs are kept; `skillbus eval routing TASKS` makes one")
+    print_list(
+        [describe_summary(one) for one in found],
+        ("run", "made (UTC)", "kind", "tasks of", "tasks", "first measure"),
+        "no runs are kept; `skillbus eval routing TASKS` makes one",
+        _to_cells,
+    )
+
+
+def _to_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    made = datetime.fromtimestamp(row["made"], UTC).strftime("%Y-%m-%d %H:%M")
+    name, one = next(iter(row["measures"].items()), ("", None))
+    first = f"{name} {one['mean']:.3f} [{one['low']:.2f}, {one['high']:.2f}]" if one else ""
+    return row["evaluation_id"], made, row["kind"], row["name"], row["tasks"], first
 
 
 @click.command("compare")
 @click.argument("before")
 @click.argument("after")
 @json_option
-@click.pass_context
-def compare(ctx: click.Context, before: str, after: str, as_json: bool) -> None:
+def compare(before: str, after: str) -> None:
     """Compare two kept runs: measures, and prompts that changed.
 
     BEFORE and AFTER are ids of `skillbus eval list`, or the beginnings of ids. Differences are of
@@ -81,15 +75,16 @@ def compare(ctx: click.Context, before: str, after: str, as_json: bool) -> None:
     """
     from workers.evaluation.runs.compare_runs import compare_runs
 
-    with _open_store(ctx) as store:
+    with _open_store() as store:
         runs = [store.get(_find_id(store, one)) for one in (before, after)]
     found = compare_runs(*runs)
-    if as_json:
-        print_json(_describe_comparison(found))
-        return
+    print_result(_describe_comparison(found), lambda _: _print_comparison(found))
+
+
+def _print_comparison(found: RunComparison) -> None:
     click.echo(f"{format_count(found.paired, 'prompt')} in both runs, {found.unpaired} in one only")
     for name, old, new in found.settings:
-        click.echo(safe_line(f"{name}: {_format_value(old)} before, {_format_value(new)} after"))
+        print_line(f"{name}: {_format_value(old)} before, {_format_value(new)} after")
     rows = [
         (one.name, f"{one.before:.3f}", f"{one.after:.3f}", _format_change(one.change))
         for one in found.measures
@@ -99,18 +94,17 @@ def compare(ctx: click.Context, before: str, after: str, as_json: bool) -> None:
         click.echo(f"{title}: {len(changes)}")
         for one in changes[:_SHOWN_PROMPTS]:
             places = f"{_format_ranks(one.before)} -> {_format_ranks(one.after)}"
-            click.echo(f"  {places}  {safe_line(shorten(one.task, 100))}")
+            print_line(f"{places}  {shorten(one.task, 100)}", 2)
         if len(changes) > _SHOWN_PROMPTS:
             click.echo(f"  {len(changes) - _SHOWN_PROMPTS} more; --json lists them all")
 
 
 @click.command("remove")
 @click.argument("run")
-@click.pass_context
 @audited("evaluations.remove", "run")
-def remove(ctx: click.Context, run: str) -> None:
+def remove(run: str) -> None:
     """Delete a kept run. RUN is an id of `skillbus eval list`, or the beginning of one."""
-    with _open_store(ctx) as store:
+    with _open_store() as store:
         evaluation_id = _find_id(store, run)
         store.remove(evaluation_id)
     click.echo(f"removed: {evaluation_id}")
@@ -146,12 +140,6 @@ def _find_id(store: EvaluationStore, beginning: str) -> str:
     if not found:
         raise NotFoundError(f"no run begins with {beginning!r}; `skillbus eval list` lists them")
     return found[0]
-
-
-def _first_measure(summary: EvaluationSummary) -> str:
-    for name, one in summary.measures.items():
-        return f"{name} {one.mean:.3f} [{one.low:.2f}, {one.high:.2f}]"
-    return ""
 
 
 def _format_value(value: object) -> str:

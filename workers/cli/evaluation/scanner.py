@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from skills.bundle.escaping import escape_terminal_line as safe_line
-from workers.cli.common import json_option, print_json, print_table, read_settings
-from workers.cli.evaluation.options import OutputFile, write_text_file
+from workers.cli.common import json_option, print_line, print_result, print_table, read_settings
+from workers.cli.parameter_types import OutputFile
+from workers.library.user_files import write_text
 
 
 @click.command("scanner")
@@ -26,15 +26,7 @@ from workers.cli.evaluation.options import OutputFile, write_text_file
 )
 @click.option("--out", type=OutputFile(), help="Write the report as JSON, with all skills.")
 @json_option
-@click.pass_context
-def scanner(
-    ctx: click.Context,
-    folder: Path,
-    level: int | None,
-    ablate: bool,
-    out: Path | None,
-    as_json: bool,
-) -> None:
+def scanner(folder: Path, level: int | None, ablate: bool, out: Path | None) -> None:
     """Measure the safety scanner on labelled skills.
 
     FOLDER holds `malicious/` and `benign/`, each with folders of skills: `malicious/SKILL`, or
@@ -47,16 +39,13 @@ def scanner(
     from tasks.ingest.preparation.campaign_indicators import load_indicators
     from workers.evaluation.scanner import scan_corpus, scanner_report
 
-    settings = read_settings(ctx)
+    settings = read_settings()
     load_indicators(settings.policy.indicators)
     lowest = min(settings.policy.highest_level + 1, 3) if level is None else level
     report = scanner_report(scan_corpus(folder, settings.limits), lowest, ablate=ablate)
-    if as_json:
-        print_json(report)
-    else:
-        _print_report(report)
+    print_result(report, _print_report)
     if out is not None:
-        write_text_file(out, json.dumps(report, ensure_ascii=False, indent=2) + "\n")
+        write_text(out, json.dumps(report, ensure_ascii=False, indent=2) + "\n")
 
 
 def _print_report(report: dict[str, Any]) -> None:
@@ -68,7 +57,7 @@ def _print_report(report: dict[str, Any]) -> None:
         f"false {report['false']} of {report['benign']} benign:    {report['false_rate']:.3f}"
     )
     for path, reason in report["unreadable"].items():
-        click.echo(f"not counted: {safe_line(path)}: {safe_line(reason)}")
+        print_line(f"not counted: {path}: {reason}")
     for label, kinds in report["kinds"].items():
         rows = [(kind, one["flagged"], one["skills"]) for kind, one in kinds.items()]
         _print_table((f"{label}, by kind", "flagged", "of"), rows)

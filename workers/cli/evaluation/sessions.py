@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from config.errors import UsageError
-from workers.cli.common import (
-    format_count,
-    json_option,
-    print_table,
-    progress_bar,
-    read_settings,
-)
+from workers.cli.common import format_count, json_option, print_table, progress_bar, read_settings
 from workers.cli.evaluation.options import (
-    OutputFile,
     budget_option,
     note_missing_skills,
     open_library,
@@ -25,8 +18,9 @@ from workers.cli.evaluation.options import (
     wait_option,
     without_option,
     write_report,
-    write_text_file,
 )
+from workers.cli.parameter_types import OutputFile
+from workers.library.user_files import write_text
 
 if TYPE_CHECKING:
     from workers.evaluation.sessions import Sent
@@ -50,16 +44,13 @@ _COLUMNS = (
 @without_option
 @wait_option
 @json_option
-@click.pass_context
 def sessions(
-    ctx: click.Context,
     tasks: Path,
     budgets: tuple[int, ...],
     out: Path | None,
     plot: Path | None,
     without: tuple[str, ...],
     wait: bool,
-    as_json: bool,
 ) -> None:
     """Compare a session of short queries with a single query.
 
@@ -83,7 +74,7 @@ def sessions(
     report: dict[str, Any] = {"tasks": len(rows), "budgets": {}}
     predictions: dict[str, dict[str, Any]] = {task_id: {} for task_id in needed}
     chosen = sorted(set(budgets))
-    with open_library(read_settings(ctx), wait) as services, progress_bar("tasks") as progress:
+    with open_library(read_settings(), wait) as services, progress_bar("tasks") as progress:
         note_missing_skills(tasks, needed.values(), services)
         done = 0
         for budget in chosen:
@@ -98,9 +89,9 @@ def sessions(
                 "metrics": session_metrics(needed, given),
                 "reveal": trace_reveal(needed, given),
             }
-    write_report(report, predictions, out, as_json, _print)
+    write_report(report, predictions, out, _print)
     if plot is not None:
-        write_text_file(plot, _draw(report))
+        write_text(plot, _draw(report))
 
 
 def _to_prediction(sent: Mapping[str, Sent]) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from workers.backend.factory import open_skill_reader
 from workers.cli.common import (
     json_option,
     print_json,
-    print_table,
+    print_list,
     read_settings,
     require_source,
+    wants_json,
 )
 from workers.library.skill_data import explain_unpublished
 
@@ -34,16 +35,7 @@ from workers.library.skill_data import explain_unpublished
 @click.option("--source", "source_id", help="Only skills of this source.")
 @click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, for code scanning services.")
 @json_option
-@click.pass_context
-def findings(
-    ctx: click.Context,
-    skill_id: str,
-    rule: str,
-    level: int,
-    source_id: str | None,
-    sarif: bool,
-    as_json: bool,
-) -> None:
+def findings(skill_id: str, rule: str, level: int, source_id: str | None, sarif: bool) -> None:
     """List the findings of the scanner in published skills.
 
     Withheld skills are listed too. With SKILL_ID only those of one skill.
@@ -56,10 +48,10 @@ def findings(
     from skills.skill_policy import check_rule_ids  # slow to import
     from workers.library.findings import FindingFilter, find_findings, to_sarif
 
-    if sarif and as_json:
+    if sarif and wants_json():
         raise UsageError("--sarif is JSON already: leave out --json")
     check_rule_ids([rule] if rule else [], "--rule")
-    with closing(open_skill_reader(read_settings(ctx))) as reader:
+    with closing(open_skill_reader(read_settings())) as reader:
         named = source_id
         if named is None and ":" in skill_id:
             named = skill_id.partition(":")[0]
@@ -69,24 +61,15 @@ def findings(
         found = list(find_findings(reader, FindingFilter(rule, level, source_id, skill_id)))
     if sarif:
         print_json(to_sarif(found, version("skillbus")))
-    elif as_json:
-        print_json([one.describe() for one in found])
-    elif not found:
-        click.echo("no findings")
-    else:
-        print_table(
-            [
-                (
-                    str(row["level"]),
-                    row["rule"] or row["kind"],
-                    row["skill_id"],
-                    f"{row['file']}:{row['line']}",
-                    row["reason"] + _describe_exemption(row),
-                )
-                for row in (one.describe() for one in found)
-            ],
-            ("level", "rule", "skill id", "line", "reason"),
-        )
+        return
+    rows = [one.describe() for one in found]
+    print_list(rows, ("level", "rule", "skill_id", "line", "reason"), "no findings", _to_cells)
+
+
+def _to_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    place = f"{row['file']}:{row['line']}"
+    reason = row["reason"] + _describe_exemption(row)
+    return row["level"], row["rule"] or row["kind"], row["skill_id"], place, reason
 
 
 def _check_skill(entry: CatalogEntry, source_id: str | None) -> None:

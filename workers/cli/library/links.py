@@ -5,11 +5,16 @@ from __future__ import annotations
 import click
 
 from graph.records import LinkKey, LinkType
-from skills.bundle.escaping import escape_terminal_line
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
-from workers.cli.common import json_option, open_catalog, print_json, print_list, read_settings
-from workers.library.reasons import check_reason
+from workers.cli.common import (
+    json_option,
+    open_catalog,
+    print_line,
+    print_list,
+    print_result,
+    read_settings,
+)
 from workers.library.skill_data import dismissal_data
 
 _TYPES = click.Choice([kind.value for kind in LinkType])
@@ -29,11 +34,8 @@ def links() -> None:
 @click.argument("link_type", metavar="TYPE", type=_TYPES)
 @click.option("--reason", required=True, help="Reason; shown with the dismissal.")
 @json_option
-@click.pass_context
 @audited("links.dismiss", "source", "target", "link_type")
-def dismiss(
-    ctx: click.Context, source: str, target: str, link_type: str, reason: str, as_json: bool
-) -> None:
+def dismiss(source: str, target: str, link_type: str, reason: str) -> None:
     """Remove a link until it is restored.
 
     The link leads from the skill SOURCE to the skill TARGET; `skills show` lists links with their
@@ -45,35 +47,30 @@ def dismiss(
     Example:
       skillbus links dismiss team:deploy team:rollback conflict --reason "used in one run"
     """
-    check_reason(reason, "a dismissal")
     key = LinkKey(source, target, LinkType(link_type))
-    with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
+    with open_backend(read_settings(), writable=True, embeds="nothing") as backend:
         data = backend.dismiss_link(key, reason)
         backend.wait_until_linked()
-    if as_json:
-        print_json(data)
-    else:
-        click.echo(f"dismissed: {_describe(data)}")
+    described = f"{data['type']}, {data['source']} and {data['target']}: {data['reason']}"
+    print_result(data, f"dismissed: {described}")
 
 
 @links.command("dismissed")
 @json_option
-@click.pass_context
-def list_dismissed(ctx: click.Context, as_json: bool) -> None:
+def list_dismissed() -> None:
     """List the dismissed links with their reasons."""
-    with open_catalog(read_settings(ctx)) as graph:
+    with open_catalog(read_settings()) as graph:
         found = [dismissal_data(one) for one in graph.list_dismissed_links()]
     columns = ("source", "target", "type", "dismissed_at", "reason")
-    print_list(found, as_json, columns, "no dismissed links")
+    print_list(found, columns, "no dismissed links")
 
 
 @links.command("restore")
 @click.argument("source")
 @click.argument("target")
 @click.argument("link_type", metavar="TYPE", type=_TYPES)
-@click.pass_context
 @audited("links.restore", "source", "target", "link_type")
-def restore(ctx: click.Context, source: str, target: str, link_type: str) -> None:
+def restore(source: str, target: str, link_type: str) -> None:
     """Remove a dismissal.
 
     The link is made again if it still has evidence.
@@ -83,13 +80,7 @@ def restore(ctx: click.Context, source: str, target: str, link_type: str) -> Non
       skillbus links restore team:deploy team:rollback conflict
     """
     key = LinkKey(source, target, LinkType(link_type))
-    with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
+    with open_backend(read_settings(), writable=True, embeds="nothing") as backend:
         backend.restore_link(key)
         backend.wait_until_linked()
-    click.echo(escape_terminal_line(f"restored: {link_type}, {source} and {target}"))
-
-
-def _describe(data: dict[str, str]) -> str:
-    return escape_terminal_line(
-        f"{data['type']}, {data['source']} and {data['target']}: {data['reason']}"
-    )
+    print_line(f"restored: {link_type}, {source} and {target}")

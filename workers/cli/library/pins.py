@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from config.errors import TransientError, UsageError
-from skills.bundle.escaping import escape_terminal_line
+from config.errors import UsageError
 from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
     format_count,
     json_option,
-    print_json,
+    print_line,
     print_list,
+    print_result,
     read_settings,
     require_source,
+    wants_json,
 )
 from workers.cli.library.revisions import print_diff
-from workers.library.reasons import check_reason
-
-if TYPE_CHECKING:
-    from workers.backend.protocol import Backend
-
-_POLL_SECONDS = 0.05
+from workers.cli.waiting import wait_until_ingested
 
 
 @click.group()
@@ -39,11 +34,8 @@ def pins() -> None:
 @click.option("--source", "source_id", help="All skills of this source that are published now.")
 @click.option("--reason", required=True, help="Reason; shown with the pin.")
 @json_option
-@click.pass_context
 @audited("pins.add", "revision", "source_id")
-def add(
-    ctx: click.Context, revision: str | None, source_id: str | None, reason: str, as_json: bool
-) -> None:
+def add(revision: str | None, source_id: str | None, reason: str) -> None:
     """Pin a skill to a revision, by default the published one.
 
     Later contents from its source are parsed, scanned and kept, but not published, until
@@ -55,10 +47,9 @@ def add(
     """
     from workers.library.pins import list_published_of  # slow to import
 
-    check_reason(reason, "a pin")
     if (revision is None) == (source_id is None):
         raise UsageError("name a skill, or a source with --source")
-    settings = read_settings(ctx)
+    settings = read_settings()
     wanted: Sequence[tuple[str, int | None]]
     with open_revision_reader(settings) as reader:
         if revision is not None:
@@ -69,57 +60,43 @@ def add(
     with open_backend(settings, writable=True, embeds="nothing") as backend:
         added = [backend.pin_skill(skill_id, seq, reason) for skill_id, seq in wanted]
         wait_until_ingested(backend, [skill_id for skill_id, _ in wanted])
-    if as_json:
-        print_json(added)
-        return
+    print_result(added, _print_pins)
+
+
+def _print_pins(added: list[dict[str, Any]]) -> None:
     for one in added:
-        click.echo(f"pinned: {escape_terminal_line(one['skill_id'])}@{one['seq']}")
-
-
-def wait_until_ingested(backend: Backend, skill_ids: Sequence[str]) -> None:
-    """Wait until the ingest that a pin or an approval requests is done.
-
-    Raises TransientError if it is stalled.
-    """
-    backend.run_maintenance()
-    while any(entry.awaits_ingest for entry in backend.graph.get_entries(skill_ids)):
-        if problem := backend.get_problem():
-            raise TransientError(
-                f"{problem}; the decision is stored, and takes effect with the next run"
-            )
-        time.sleep(_POLL_SECONDS)
+        print_line(f"pinned: {one['skill_id']}@{one['seq']}")
 
 
 @pins.command("list")
 @json_option
-@click.pass_context
-def list_pins(ctx: click.Context, as_json: bool) -> None:
+def list_pins() -> None:
     """List the pinned skills with the reasons."""
-    with open_revision_reader(read_settings(ctx)) as reader:
+    with open_revision_reader(read_settings()) as reader:
         rows = reader.describe_pins()
-    print_list(rows, as_json, ("skill_id", "seq", "pinned_at", "reason"), "no pinned skills")
+    print_list(rows, ("skill_id", "seq", "pinned_at", "reason"), "no pinned skills")
 
 
 @pins.command("drift")
 @click.argument("skill_id", required=False)
 @json_option
-@click.pass_context
-def show_drift(ctx: click.Context, skill_id: str | None, as_json: bool) -> None:
+def show_drift(skill_id: str | None) -> None:
     """Show the changes of sources that pins hold back.
 
     Without SKILL_ID one line per pin, with it the whole difference.
     """
-    with open_revision_reader(read_settings(ctx)) as reader:
+    with open_revision_reader(read_settings()) as reader:
         rows = reader.find_drift(skill_id)
-    if as_json:
-        print_json(rows)
-        return
+    print_result(rows, _print_drift)
+    if skill_id is not None and rows[0]["change"] is not None and not wants_json():
+        print_diff(rows[0]["change"])
+
+
+def _print_drift(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        print_line(f"{row['skill_id']}: {_summarize(row['change'])}")
     if not rows:
         click.echo("no pinned skills")
-    for row in rows:
-        click.echo(f"{escape_terminal_line(row['skill_id'])}: {_summarize(row['change'])}")
-        if skill_id is not None and row["change"] is not None:
-            print_diff(row["change"])
 
 
 def _summarize(change: dict[str, Any] | None) -> str:
@@ -133,15 +110,14 @@ def _summarize(change: dict[str, Any] | None) -> str:
         if found
     ]
     parts += [format_count(len(change["scripts"]), "script")] if change["scripts"] else []
-    parts += [f"{escape_terminal_line(one['field'])} changed" for one in change["fields"]]
+    parts += [f"{one['field']} changed" for one in change["fields"]]
     return f"revision {change['to']} is held back: {', '.join(parts)}"
 
 
 @pins.command("remove")
 @click.argument("skill_id")
-@click.pass_context
 @audited("pins.remove", "skill_id")
-def remove(ctx: click.Context, skill_id: str) -> None:
+def remove(skill_id: str) -> None:
     """Remove a pin.
 
     The skill is published with the current content of its source.
@@ -150,7 +126,7 @@ def remove(ctx: click.Context, skill_id: str) -> None:
     Example:
       skillbus pins remove team:deploy
     """
-    with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
+    with open_backend(read_settings(), writable=True, embeds="nothing") as backend:
         backend.unpin_skill(skill_id)
         wait_until_ingested(backend, [skill_id])
-    click.echo(f"unpinned: {escape_terminal_line(skill_id)}")
+    print_line(f"unpinned: {skill_id}")

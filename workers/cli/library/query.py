@@ -29,7 +29,14 @@ from skills.events import (
     describe_validation_error,
 )
 from workers.backend.factory import open_backend
-from workers.cli.common import ORIGIN, format_count, print_json, read_settings, read_stdin
+from workers.cli.common import (
+    ORIGIN,
+    format_count,
+    print_json,
+    print_line,
+    read_settings,
+    read_stdin,
+)
 from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
 from workers.library.user_files import read_text
 
@@ -119,9 +126,7 @@ _PIN = re.compile(r"(?P<skill_id>[^:]+:.+)@(?P<seq>[0-9]{1,19})", re.DOTALL)
     default=True,
     help="Do not count the answer as usage, or as sent in the session.",
 )
-@click.pass_context
 def query(
-    ctx: click.Context,
     text: str | None,
     file: Path | None,
     budget: int | None,
@@ -150,7 +155,7 @@ def query(
       skillbus query "chart the totals" --why team:trip-cleaning
       skillbus query --session job-7 --obstacle "ModuleNotFoundError: No module named 'openpyxl'"
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     _check_session(session, {"resend": resend, "obstacle": bool(obstacle), "brief": brief})
     try:
         request = QueryAsked(
@@ -175,7 +180,7 @@ def query(
         data = backend.answer_query(request, ORIGIN)
     _print(data, output_format)
     if data["status"] == "NO_SKILL_HIT":
-        ctx.exit(EXIT_NO_SKILL_HIT)
+        raise click.exceptions.Exit(EXIT_NO_SKILL_HIT)
 
 
 def _check_session(session: str | None, options: Mapping[str, bool]) -> None:
@@ -240,38 +245,42 @@ def _print(data: dict[str, Any], output_format: str) -> None:
 
 def _print_summary(bundle: Bundle) -> None:
     if bundle.warning:
-        click.echo(f"warning: {safe_line(bundle.warning)}")
+        print_line(f"warning: {bundle.warning}")
     if bundle.status == "NO_SKILL_HIT":
-        outcome = f"NO_SKILL_HIT: {safe_line(bundle.reason)}"
-        click.echo("\n".join([outcome, *_list_notes(bundle), f"query {bundle.query_id}"]))
+        for line in (
+            f"NO_SKILL_HIT: {bundle.reason}",
+            *_list_notes(bundle),
+            f"query {bundle.query_id}",
+        ):
+            print_line(line)
         return
     count = format_count(len(bundle.skills), "skill")
     probability = _format_probability("; probability that one is right:", bundle.probability)
     click.echo(f"{count}, {bundle.tokens} of {bundle.budget} tokens{probability}")
     if not bundle.skills:
-        click.echo(safe_line(bundle.reason))
+        print_line(bundle.reason)
     for sent in bundle.already_sent:
         lines = format_line_ranges(sent.lines)
-        click.echo(safe_line(f"sent earlier: {sent.skill_id}, revision {sent.seq}: lines {lines}"))
+        print_line(f"sent earlier: {sent.skill_id}, revision {sent.seq}: lines {lines}")
     for place, skill in enumerate(bundle.skills, 1):
         click.echo("")
         click.echo(
             click.style(f"{place}. {safe_line(skill.name)}", bold=True)
             + f"  ({safe_line(skill.skill_id)})"
         )
-        click.echo(f"   {safe_line(skill.path)}")
+        print_line(skill.path, 3)
         probability = _format_probability("; probability", skill.probability)
-        click.echo(f"   why: {safe_line('; '.join(skill.why))}{probability}")
+        print_line(f"why: {'; '.join(skill.why)}{probability}", 3)
         lines = format_line_ranges([(one.first_line, one.last_line) for one in skill.passages])
-        click.echo(
-            f"   lines {lines or 'none'}; {skill.tokens} tokens "
-            f"({skill.left_out.tokens} tokens of the skill left out)"
-        )
+        left_out = f"({skill.left_out.tokens} tokens of the skill left out)"
+        print_line(f"lines {lines or 'none'}; {skill.tokens} tokens {left_out}", 3)
         if skill.safety.level:
             reason = next(iter(skill.safety.reasons), "no reason recorded")
-            click.echo(f"   safety level {skill.safety.level}: {safe_line(reason)}")
+            print_line(f"safety level {skill.safety.level}: {reason}", 3)
     if notes := _list_notes(bundle):
-        click.echo("\n".join(["", *notes]))
+        click.echo()
+    for note in notes:
+        print_line(note)
     click.echo(f"\nquery {bundle.query_id}; `skillbus outcome` reports what helped")
 
 
@@ -292,25 +301,22 @@ def _list_notes(bundle: Bundle) -> list[str]:
     if bundle.withheld.count:
         notes.append(f"withheld: {summarise_withheld(bundle.withheld)}")
     notes += [f"withheld: {one.skill_id}: {one.reason}" for one in bundle.withheld.skills]
-    notes += [f"degraded: {reason}" for reason in bundle.degraded]
-    return list(map(safe_line, notes))
+    return notes + [f"degraded: {reason}" for reason in bundle.degraded]
 
 
 def _describe_model_call(report: dict[str, Any]) -> str:
     """Return a line with the result of a stage's call to the language model, and its cost."""
-    parts = [safe_line(report["outcome"])]
+    parts = [report["outcome"]]
     if report.get("calls"):
         tokens = f"{report['prompt_tokens']} + {report['completion_tokens']} tokens"
         parts.append(f"{format_count(report['calls'], 'call')}, {tokens}")
     parts += [
-        f"{name} {', '.join(map(safe_line, report[name]))}"
+        f"{name} {', '.join(report[name])}"
         for name in ("queries", "needed", "useful", "order")
         if report.get(name)
     ]
     if report.get("conflicts"):
-        parts.append(
-            "conflicts " + ", ".join(safe_line(" / ".join(p)) for p in report["conflicts"])
-        )
+        parts.append("conflicts " + ", ".join(map(" / ".join, report["conflicts"])))
     return "; ".join(parts)
 
 
@@ -322,11 +328,11 @@ def _print_explanation(explain: dict[str, Any]) -> None:
             f"threshold {explain['least_probability']:.2f}"
         )
     for stage, report in explain.get("language_model", {}).items():
-        click.echo(f"{stage}: {_describe_model_call(report)}")
+        print_line(f"{stage}: {_describe_model_call(report)}")
     click.echo()
     for row in explain.get("skills", []):
         found = "in" if row["stage"] == "bundle" else f"out, in {row['stage']}"
-        click.echo(f"{safe_line(row['skill_id'])}: {found}: {safe_line(row['reason'])}")
+        print_line(f"{row['skill_id']}: {found}: {row['reason']}")
     for place, row in enumerate(explain["candidates"], 1):
         parts = dict(row["scores"])
         total = parts.pop("score")

@@ -18,7 +18,7 @@ from workers.cli.common import (
     format_count,
     json_option,
     open_catalog,
-    print_json,
+    print_result,
     print_table,
     print_to_stderr,
     progress_bar,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # slow to import
     from graph.protocol import Catalog
     from tasks.refine.pauses import RefinePause
     from workers.backend.protocol import Backend
-    from workers.library.refinement import RefinementEstimate, RefinementProgress
+    from workers.library.refinement import RefinementProgress
 
 _POLL_SECONDS = 0.2
 _LOOK_SHARE = 10.0
@@ -57,15 +57,8 @@ _ESTIMATED = ("skills", "calls", "prompt_tokens", "answer_tokens")
     "--estimate", is_flag=True, help="Print an estimate of calls and tokens; call no model."
 )
 @json_option
-@click.pass_context
 @audited("skills.refine", "source_id")
-def refine(
-    ctx: click.Context,
-    source_id: str | None,
-    stages: tuple[ModelStage, ...],
-    estimate: bool,
-    as_json: bool,
-) -> None:
+def refine(source_id: str | None, stages: tuple[ModelStage, ...], estimate: bool) -> None:
     """Refine published skills with the language model.
 
     Skills that are not refined yet are sent to it. Answers are stored: no question is sent twice,
@@ -77,12 +70,11 @@ def refine(
       skillbus refine --estimate
       skillbus refine --source team --stage roles
     """
-    settings = select_stages(read_settings(ctx), stages)
+    settings = select_stages(read_settings(), stages)
     if estimate:
-        _print_estimate(settings, source_id, as_json)
+        print_result(_estimate(settings, source_id), _print_estimate)
     else:
-        report = run_refine(settings, source_id)
-        _print_report(report, as_json)
+        print_result(run_refine(settings, source_id), _print_report)
 
 
 def select_stages(settings: Settings, stages: Sequence[ModelStage]) -> Settings:
@@ -107,24 +99,12 @@ def select_stages(settings: Settings, stages: Sequence[ModelStage]) -> Settings:
     )
 
 
-def _print_estimate(settings: Settings, source_id: str | None, as_json: bool) -> None:
+def _estimate(settings: Settings, source_id: str | None) -> dict[str, Any]:
     from workers.library.refinement import estimate_refinement
 
     _require_library(settings, source_id)
     with progress_bar("reading") as step:
         found = estimate_refinement(settings, source_id, step)
-    if as_json:
-        print_json(_estimate_data(found))
-        return
-    rows = [
-        (one.stage, *(f"{getattr(one, name):,}" for name in _ESTIMATED)) for one in found.stages
-    ]
-    print_table(rows, ("stage", "skills", "calls", "prompt tokens", "answer tokens, at most"))
-    if found.tokens_left is not None:
-        click.echo(f"{found.tokens_left:,} tokens are left today (language_model.daily_tokens)")
-
-
-def _estimate_data(found: RefinementEstimate) -> dict[str, Any]:
     return {
         "model": found.model,
         "stages": {
@@ -132,6 +112,16 @@ def _estimate_data(found: RefinementEstimate) -> dict[str, Any]:
         },
         "tokens_left": found.tokens_left,
     }
+
+
+def _print_estimate(data: Mapping[str, Any]) -> None:
+    rows = [
+        (stage, *(f"{counts[name]:,}" for name in _ESTIMATED))
+        for stage, counts in data["stages"].items()
+    ]
+    print_table(rows, ("stage", "skills", "calls", "prompt tokens", "answer tokens, at most"))
+    if data["tokens_left"] is not None:
+        click.echo(f"{data['tokens_left']:,} tokens are left today (language_model.daily_tokens)")
 
 
 def run_refine(settings: Settings, source_id: str | None) -> dict[str, Any]:
@@ -267,10 +257,7 @@ class _StallWatch:
             print_to_stderr(f"waiting: {pause.reason}")
 
 
-def _print_report(report: Mapping[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(report)
-        return
+def _print_report(report: Mapping[str, Any]) -> None:
     for stage, counts in report["stages"].items():
         invalid = f", {counts['invalid']} with invalid answers" if counts["invalid"] else ""
         click.echo(f"{stage}: {format_count(counts['refined'], 'skill')} refined{invalid}")

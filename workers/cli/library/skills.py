@@ -12,20 +12,22 @@ from config.settings import Settings
 from graph.entry_filter import EntryFilter, HasScripts
 from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, SkillState
-from skills.bundle.escaping import escape_terminal_line
+from skills.bundle.escaping import escape_terminal_line, show_invisible
 from skills.events import SkillRemoved
 from workers.backend.factory import open_skill_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
     json_option,
     open_catalog,
-    print_json,
+    print_line,
     print_list,
+    print_result,
+    print_to_stderr,
     read_settings,
     require_source,
 )
-from workers.cli.library.events import submit_and_wait
-from workers.cli.library.revisions import print_revision, purge, show_diff, show_history
+from workers.cli.library.revisions import purge, read_revision, show_diff, show_history
+from workers.cli.waiting import submit_and_wait
 from workers.library.entry_policy import EntryPolicy, Standing
 from workers.library.skill_data import entry_data
 from workers.library.skill_reader import iterate_entries, require_entry
@@ -54,14 +56,8 @@ skills.add_command(purge)
     "version and not read again yet.",
 )
 @json_option
-@click.pass_context
 def list_skills(
-    ctx: click.Context,
-    source_id: str | None,
-    state: str | None,
-    name: str | None,
-    has_scripts: str | None,
-    as_json: bool,
+    source_id: str | None, state: str | None, name: str | None, has_scripts: str | None
 ) -> None:
     """List skills with state, revision and reason of a failure.
 
@@ -70,7 +66,7 @@ def list_skills(
       skillbus skills list --state failed
       skillbus skills list --has-scripts true
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     selection = EntryFilter(
         source_id,
         None if state is None else SkillState(state),
@@ -85,19 +81,20 @@ def list_skills(
             _note_unknown_scripts(graph, source_id)
         standings = _judge(settings, graph, entries)
     rows = [entry_data(entry, standings[entry.skill_id]) for entry in entries]
-    if not as_json:
-        for row in rows:
-            row["reason"] = f"withheld: {row['withheld']}" if row["withheld"] else row["reason"]
-    print_list(rows, as_json, ("skill_id", "state", "seq", "name", "reason"), "no skills")
+    print_list(rows, ("skill_id", "state", "seq", "name", "reason"), "no skills", _to_cells)
+
+
+def _to_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    reason = f"withheld: {row['withheld']}" if row["withheld"] else row["reason"]
+    return row["skill_id"], row["state"], row["seq"], row["name"], reason
 
 
 def _note_unknown_scripts(graph: SkillGraph, source_id: str | None) -> None:
     unknown = EntryFilter(source_id, SkillState.PUBLISHED, has_scripts=HasScripts.UNKNOWN)
     if graph.list_entries(unknown, "", 1):
-        click.echo(
+        print_to_stderr(
             "some skills are not listed: `skillbus serve` or a worker has yet to read those that "
-            "an earlier version published; `--has-scripts unknown` lists them",
-            err=True,
+            "an earlier version published; `--has-scripts unknown` lists them"
         )
 
 
@@ -121,8 +118,7 @@ def _judge(
 @skills.command("show")
 @click.argument("skill_id", metavar="SKILL_ID[@SEQ]")
 @json_option
-@click.pass_context
-def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
+def show_skill(skill_id: str) -> None:
     """Show a skill: record, passages, warnings, findings, links.
 
     With SKILL_ID@SEQ, an earlier revision with its text; `skills history` lists them.
@@ -131,15 +127,12 @@ def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
     Example:
       skillbus skills show examples:trip-cleaning
     """
-    settings = read_settings(ctx)
-    if "@" in skill_id and print_revision(settings, skill_id, as_json):
-        return
-    with closing(open_skill_reader(settings)) as reader:
-        data = reader.describe_skill(skill_id)
-    if as_json:
-        print_json(data)
-    else:
-        _print_skill(data)
+    settings = read_settings()
+    data = read_revision(settings, skill_id) if "@" in skill_id else None
+    if data is None:
+        with closing(open_skill_reader(settings)) as reader:
+            data = reader.describe_skill(skill_id)
+    print_result(data, _print_skill)
 
 
 def _print_skill(data: dict[str, Any]) -> None:
@@ -148,26 +141,31 @@ def _print_skill(data: dict[str, Any]) -> None:
     dismissed = data.pop("dismissed_links", [])
     data.pop("passage_links", None)
     data.pop("paged", None)  # the old name of `embedded`
+    text = data.pop("text", None)  # of a revision
     for name, value in data.items():
         if value in (None, "", [], (), {}):
             continue
         if isinstance(value, list) and isinstance(value[0], dict):
             click.echo(f"{name}:")
             for item in value:
-                line = ", ".join(f"{key} {part}" for key, part in item.items())
-                click.echo(f"  {escape_terminal_line(line)}")
+                print_line(", ".join(f"{key} {part}" for key, part in item.items()), 2)
         else:
-            click.echo(f"{name}: {escape_terminal_line(_format_value(value))}")
+            print_line(f"{name}: {_format_value(value)}")
     _print_links(data["skill_id"], links)
     for one in dismissed:
-        line = f"{one['type']}, {one['source']} and {one['target']}: {one['reason']}"
-        click.echo(f"dismissed link: {escape_terminal_line(line)}")
+        print_line(
+            f"dismissed link: {one['type']}, {one['source']} and {one['target']}: {one['reason']}"
+        )
     if passages:
         click.echo("passages (lines, role, tokens, heading):")
     for passage in passages:
         first, last = passage["lines"]
         path = escape_terminal_line(" > ".join(passage["heading_path"]))
         click.echo(f"  {first:>4}-{last:<4} {passage['role']:<14} {passage['tokens']:>5}  {path}")
+    if text is not None:
+        click.echo("text:")
+        for line in text.split("\n"):
+            click.echo(show_invisible(line))
 
 
 def _print_links(skill_id: str, links: list[dict[str, Any]]) -> None:
@@ -206,9 +204,8 @@ def _format_value(value: Any) -> str:
 
 @skills.command("remove")
 @click.argument("skill_id")
-@click.pass_context
 @audited("skills.remove", "skill_id")
-def remove_skill(ctx: click.Context, skill_id: str) -> None:
+def remove_skill(skill_id: str) -> None:
     """Remove a skill until its folder changes again.
 
     An uploaded skill is deleted. Files of directories and repositories are not touched.
@@ -217,9 +214,9 @@ def remove_skill(ctx: click.Context, skill_id: str) -> None:
     Example:
       skillbus skills remove examples:old-report
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     with open_catalog(settings) as graph:
         require_entry(graph, skill_id)
     outcome = submit_and_wait(settings, SkillRemoved(skill_id=skill_id))
     result = "removed" if outcome["removed"] else "was not published, nothing to remove"
-    click.echo(escape_terminal_line(f"{skill_id}: {result}"))
+    print_line(f"{skill_id}: {result}")

@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -23,15 +24,16 @@ from workers.cli.common import (
     group_option,
     json_option,
     open_catalog,
-    print_json,
-    print_table,
+    print_line,
+    print_list,
+    print_result,
     print_to_stderr,
     read_settings,
     require_source,
 )
-from workers.cli.library.events import submit_and_wait
 from workers.cli.library.sync import EMBEDDED, sync_source
 from workers.cli.parameter_types import NumberRange
+from workers.cli.waiting import submit_and_wait
 from workers.durations import format_duration
 from workers.library.access.reader_views import check_new_source_id
 from workers.monitoring.status import source_status
@@ -67,10 +69,8 @@ def sources() -> None:
 )
 @group_option
 @json_option
-@click.pass_context
 @audited("sources.add", "url", "source_id", "groups")
 def add_source(
-    ctx: click.Context,
     url: str,
     branch: str,
     path: str,
@@ -79,7 +79,6 @@ def add_source(
     poll_seconds: float,
     licences: tuple[str, ...],
     groups: tuple[str, ...],
-    as_json: bool,
 ) -> None:
     """Add a git repository as a source.
 
@@ -94,7 +93,7 @@ def add_source(
     from tasks.sources.git.address import check_url
     from tasks.sources.git.mirror import check_git_source, credentials_folder
 
-    settings = read_settings(ctx)
+    settings = read_settings()
     check_url(url, settings.git)
     if not all(one.strip() for one in licences):
         raise UsageError("--licence-policy is empty; name a licence, or leave the option out")
@@ -121,7 +120,7 @@ def add_source(
         hint = "; give --source ID" if problem.startswith("source_id") else ""
         raise UsageError(problem + hint) from None
     check_git_source(Source(name, "git", url, **dict(git)), settings)
-    sync_source(ctx, settings, content, EMBEDDED, as_json, groups)
+    sync_source(settings, content, EMBEDDED, groups)
 
 
 @sources.command("groups")
@@ -129,11 +128,8 @@ def add_source(
 @click.argument("groups", nargs=-1)
 @click.option("--default", "reset", is_flag=True, help="Remove the groups of the source.")
 @json_option
-@click.pass_context
 @audited("sources.groups", "source_id", "groups", "reset")
-def set_source_groups(
-    ctx: click.Context, source_id: str, groups: tuple[str, ...], reset: bool, as_json: bool
-) -> None:
+def set_source_groups(source_id: str, groups: tuple[str, ...], reset: bool) -> None:
     """Set or show the groups that see the skills of a source.
 
     Without GROUPS, they are shown. The source may be added later. `everyone` is the group of all
@@ -145,7 +141,7 @@ def set_source_groups(
       skillbus sources groups ledgers
       skillbus sources groups ledgers --default
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     if groups and reset:
         raise UsageError("give either groups or --default")
     if groups or reset:
@@ -157,11 +153,11 @@ def set_source_groups(
     if not reset:
         _warn_if_missing(source_id, [one.source_id for one in access.sources])
     shown = list(own or settings.access.default_groups)
-    if as_json:
-        print_json({"source_id": source_id, "groups": shown, "default": not own})
-        return
     origin = "" if own else " (access.default_groups)"
-    click.echo(f"{source_id}: {' '.join(shown) or 'admins only'}{origin}")
+    print_result(
+        {"source_id": source_id, "groups": shown, "default": not own},
+        f"{source_id}: {' '.join(shown) or 'admins only'}{origin}",
+    )
 
 
 def _warn_if_missing(source_id: str, known: Sequence[str]) -> None:
@@ -178,30 +174,28 @@ def _warn_if_missing(source_id: str, known: Sequence[str]) -> None:
 @sources.command("refresh")
 @click.argument("source_id")
 @json_option
-@click.pass_context
 @audited("sources.refresh", "source_id")
-def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
+def refresh_source(source_id: str) -> None:
     """Fetch a git source, or read a directory, now.
 
     \b
     Example:
       skillbus sources refresh team
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     with open_catalog(settings) as graph:
         known = graph.list_sources()
     require_source(known, source_id)
     root = next(source.root for source in known if source.source_id == source_id)
     content = SourceChanged(source_id=source_id, root=root)
-    sync_source(ctx, settings, content, EMBEDDED, as_json)
+    sync_source(settings, content, EMBEDDED)
 
 
 @sources.command("list")
 @json_option
-@click.pass_context
-def list_sources(ctx: click.Context, as_json: bool) -> None:
+def list_sources() -> None:
     """List sources: published skills, groups, last sync."""
-    settings = read_settings(ctx)
+    settings = read_settings()
     rows = []
     with open_catalog(settings) as graph:
         found, groups = graph.read_access()
@@ -214,27 +208,29 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
                 | {"groups": list(groups.get(source.source_id, ()))}
                 | {"there": reachable}  # the name before 0.2; remove it after that version
             )
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        click.echo("no sources")
-        return
-    print_table(
-        [
-            (
-                row["source_id"],
-                row["kind"],
-                str(row["published"]),
-                "yes" if row["reachable"] else "no",
-                row.get("branch") or "-",
-                " ".join(row["groups"]) or "-",
-                f"{format_duration(row['lag_seconds'])} ago" if row["last_success"] else "never",
-                row["root"] + (f" ({row['last_error']})" if row.get("last_error") else ""),
-            )
-            for row in rows
-        ],
-        ("source", "kind", "published", "reachable", "branch", "groups", "last synced", "root"),
+    columns = (
+        "source",
+        "kind",
+        "published",
+        "reachable",
+        "branch",
+        "groups",
+        "last synced",
+        "root",
+    )
+    print_list(rows, columns, "no sources", _to_cells)
+
+
+def _to_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        row["source_id"],
+        row["kind"],
+        row["published"],
+        "yes" if row["reachable"] else "no",
+        row.get("branch") or "-",
+        " ".join(row["groups"]) or "-",
+        f"{format_duration(row['lag_seconds'])} ago" if row["last_success"] else "never",
+        row["root"] + (f" ({row['last_error']})" if row.get("last_error") else ""),
     )
 
 
@@ -247,12 +243,11 @@ def _is_reachable(source: Source) -> bool:
 
 @sources.command("remove")
 @click.argument("source_id")
-@click.pass_context
 @audited("sources.remove", "source_id")
-def remove_source(ctx: click.Context, source_id: str) -> None:
+def remove_source(source_id: str) -> None:
     """Remove a source and all its skills from the library; files stay."""
-    settings = read_settings(ctx)
+    settings = read_settings()
     with open_catalog(settings) as graph:
         require_source(graph.list_sources(), source_id)
     outcome = submit_and_wait(settings, SourceRemoved(source_id=source_id))
-    click.echo(f"{source_id}: {format_count(outcome['removed'], 'skill')} removed")
+    print_line(f"{source_id}: {format_count(outcome['removed'], 'skill')} removed")

@@ -15,7 +15,6 @@ from config.errors import UsageError
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import SkillState, Source
-from skills.bundle.escaping import escape_terminal_line
 from skills.events import SourceChanged, describe_validation_error
 from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, TaskPolicy
 from tasks.sources.directory import resolve_root
@@ -23,7 +22,6 @@ from tasks.sources.folder_rules import no_skill_found
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend, EmbedMode
 from workers.backend.stores import open_graph
-from workers.backend.waiting import wait_for_event
 from workers.cli.audited import audited
 from workers.cli.common import (
     ORIGIN,
@@ -31,20 +29,19 @@ from workers.cli.common import (
     format_count,
     group_option,
     json_option,
-    print_json,
+    print_line,
+    print_result,
     print_to_stderr,
     read_settings,
 )
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 from workers.cli.parameter_types import FolderPath
-from workers.cli.waiting.failed_embeddings import FailedEmbeddings
-from workers.cli.waiting.other_roots import OtherRoots
+from workers.cli.waiting import FailedEmbeddings, OtherRoots, wait_for_event
 
 WORDS, SEARCHABLE, EMBEDDED = "words", "searchable", "embedded"
 _EMBEDS: dict[str, EmbedMode] = {WORDS: "nothing", SEARCHABLE: "skills", EMBEDDED: "sections"}
 _STAGES = list(_EMBEDS)
 _PROGRESS_NOTES = {WORDS: "found by words", SEARCHABLE: "searchable"}
-_POLL_SECONDS = 0.2
 
 
 DIRECTORY = FolderPath(path_type=Path)
@@ -74,16 +71,9 @@ def _read_until(ctx: click.Context, option: click.Parameter, value: str) -> str:
 )
 @group_option
 @json_option
-@click.pass_context
 @audited("sources.sync", "source_id", "directory", "groups")
 def sync(
-    ctx: click.Context,
-    directory: Path,
-    source_id: str | None,
-    dry_run: bool,
-    until: str,
-    groups: tuple[str, ...],
-    as_json: bool,
+    directory: Path, source_id: str | None, dry_run: bool, until: str, groups: tuple[str, ...]
 ) -> None:
     """Sync the library with a directory of skills.
 
@@ -95,21 +85,16 @@ def sync(
       skillbus sync ./skills
       skillbus sync ~/team/skills --source team --until searchable
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     content = make_source_event(directory, source_id)
     if dry_run:
-        _dry_run(settings, content, as_json)
+        _dry_run(settings, content)
         return
-    sync_source(ctx, settings, content, until, as_json, groups)
+    sync_source(settings, content, until, groups)
 
 
 def sync_source(
-    ctx: click.Context,
-    settings: Settings,
-    content: SourceChanged,
-    until: str,
-    as_json: bool,
-    groups: Sequence[str] = (),
+    settings: Settings, content: SourceChanged, until: str, groups: Sequence[str] = ()
 ) -> None:
     """Submit a change of a source, wait for it and print a report.
 
@@ -121,15 +106,18 @@ def sync_source(
         failed_before = _failed_skills(backend.graph, content.source_id)
         report = run_sync(backend, content, until, groups)
         failed = _failed_skills(backend.graph, content.source_id)
-        report["newly_failed"] = newly = sorted(failed - failed_before)
-    print_report(report, as_json)
+    report["newly_failed"] = [
+        {"skill_id": skill_id, "reason": reason}
+        for skill_id, reason in sorted(failed - failed_before)
+    ]
+    print_report(report)
     if still := len(failed & failed_before):
         print_to_stderr(
             f"{still} of its skills still {'fails' if still == 1 else 'fail'}: `skillbus skills "
             f"list --source {content.source_id} --state failed`"
         )
-    if newly:
-        ctx.exit(EXIT_NEWLY_FAILED)
+    if report["newly_failed"]:
+        raise click.exceptions.Exit(EXIT_NEWLY_FAILED)
 
 
 def make_source_event(directory: Path, source_id: str | None) -> SourceChanged:
@@ -188,8 +176,6 @@ def run_sync(
         return wait_for_event(
             backend,
             event_id,
-            poll_seconds=_POLL_SECONDS,
-            note=print_to_stderr,
             on_poll=look,
             find_problem=others.find_problem,
             is_complete=lambda: _is_complete(counts, stage, failed.count),
@@ -236,19 +222,16 @@ def _is_complete(
     return counts[others] == 0 and (not missing or missing <= count_failed(task))
 
 
-def print_report(report: dict[str, Any], as_json: bool) -> None:
+def print_report(report: dict[str, Any]) -> None:
     """Print the report of `run_sync`."""
-    newly_failed = report.get("newly_failed", ())
-    if as_json:
-        report["newly_failed"] = [
-            {"skill_id": skill_id, "reason": reason} for skill_id, reason in newly_failed
-        ]
-        # The names before 0.2; remove them after that version.
-        report["paged"] = report["embedded"]
-        if "embedded_seconds" in report:
-            report["paged_seconds"] = report["embedded_seconds"]
-        print_json(report)
-        return
+    # The names before 0.2; remove them after that version.
+    report["paged"] = report["embedded"]
+    if "embedded_seconds" in report:
+        report["paged_seconds"] = report["embedded_seconds"]
+    print_result(report, _print_report)
+
+
+def _print_report(report: dict[str, Any]) -> None:
     found = format_count(report["found"], "skill")
     changes = f"{report['changed']} new or changed, {report['removed']} removed"
     click.echo(f"{report['source']}: {found} found, {changes}")
@@ -259,11 +242,11 @@ def print_report(report: dict[str, Any], as_json: bool) -> None:
         f"{format_count(report['links'], 'link')}, {report['failed']} failed"
         + (f", {report['held']} held for review" if report["held"] else "")
     )
-    for skill_id, reason in newly_failed:
-        click.echo(escape_terminal_line(f"failed: {skill_id}: {reason}"), err=True)
+    for one in report.get("newly_failed", ()):
+        print_to_stderr(f"failed: {one['skill_id']}: {one['reason']}")
 
 
-def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
+def _dry_run(settings: Settings, content: SourceChanged) -> None:
     from tasks.ingest.diff import preview_sync  # slow to import
 
     with ExitStack() as stack:
@@ -272,10 +255,11 @@ def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
         if graph is not None:
             _check_source_id_free(graph.list_sources(), content)
         report = preview_sync(graph, content, settings.limits)
-    if as_json:
-        print_json(report)
-        return
+    print_result(report, _print_preview)
+
+
+def _print_preview(report: Mapping[str, Sequence[str]]) -> None:
     for kind, ids in report.items():
         click.echo(f"{kind}: {len(ids)}")
         for skill_id in ids:
-            click.echo(f"  {escape_terminal_line(skill_id)}")
+            print_line(skill_id, 2)

@@ -11,23 +11,21 @@ import click
 from config.errors import UsageError
 from config.settings import Settings
 from graph.records import CatalogEntry, SkillState
-from skills.bundle.escaping import escape_terminal_line
 from tasks.sources.uploads.staging import StagedUpload, check_source_kind, stage_upload
 from tasks.sources.uploads.store import open_upload_store
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
-from workers.backend.waiting import wait_for_event
 from workers.cli.audited import audited
 from workers.cli.common import (
     format_count,
     json_option,
-    print_json,
+    print_line,
+    print_result,
     print_to_stderr,
     read_settings,
 )
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
-
-_POLL_SECONDS = 0.1
+from workers.cli.waiting import wait_for_event
 
 
 @click.command()
@@ -39,9 +37,8 @@ _POLL_SECONDS = 0.1
     help="The skill's path in the source [default: as the archive or the folder names it].",
 )
 @json_option
-@click.pass_context
 @audited("skills.upload", "source_id", "path", "what")
-def upload(ctx: click.Context, what: Path, source_id: str, path: str, as_json: bool) -> None:
+def upload(what: Path, source_id: str, path: str) -> None:
     """Upload skills: a SKILL.md, a zip or tar, or a folder.
 
     They are copied and replace skills of the same path. Returns when the skills are searchable.
@@ -51,15 +48,15 @@ def upload(ctx: click.Context, what: Path, source_id: str, path: str, as_json: b
       skillbus upload trips.zip --source team
       skillbus upload SKILL.md --source team --path trip-cleaning
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     with open_backend(settings, writable=True, embeds="skills") as backend:
         check_source_kind(backend.graph.list_sources(), source_id)
         staged = _stage_upload(settings, what, source_id, path)
         backend.accept(staged.event)
         report = _wait_for_upload(backend, staged)
-    _print(report, as_json)
+    print_result(report, _print)
     if report["failed"]:
-        ctx.exit(EXIT_NEWLY_FAILED)
+        raise click.exceptions.Exit(EXIT_NEWLY_FAILED)
 
 
 def _stage_upload(settings: Settings, what: Path, source_id: str, path: str) -> StagedUpload:
@@ -82,8 +79,6 @@ def _wait_for_upload(backend: Backend, staged: StagedUpload) -> dict[str, Any]:
     outcome = wait_for_event(
         backend,
         staged.event.id,
-        poll_seconds=_POLL_SECONDS,
-        note=print_to_stderr,
         is_complete=is_complete,
         stalled_hint="the upload is stored and will be processed",
     )
@@ -104,18 +99,13 @@ def _is_waiting(entry: CatalogEntry) -> bool:
     return entry.state is SkillState.PUBLISHED and not entry.has_vectors
 
 
-def _print(report: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(report)
-        return
+def _print(report: dict[str, Any]) -> None:
     for skill_id in report["skills"]:
-        click.echo(escape_terminal_line(skill_id))
+        print_line(skill_id)
     click.echo(
         f"{format_count(len(report['skills']), 'skill')}, {report['changed']} new or changed"
     )
     if report["left_out"]:
-        click.echo(
-            f"ignored {format_count(report['left_out'], 'file')} outside any skill", err=True
-        )
+        print_to_stderr(f"ignored {format_count(report['left_out'], 'file')} outside any skill")
     for one in report["failed"]:
-        click.echo(escape_terminal_line(f"failed: {one['skill_id']}: {one['reason']}"), err=True)
+        print_to_stderr(f"failed: {one['skill_id']}: {one['reason']}")

@@ -21,8 +21,7 @@ from workers.cli.library.sync import (
 @click.command()
 @click.argument("directory", type=DIRECTORY)
 @click.option("--source", "source_id", help="The source's id [default: the folder's name].")
-@click.pass_context
-def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
+def watch(directory: Path, source_id: str | None) -> None:
     """Sync DIRECTORY, then keep it synced until interrupted.
 
     If `skillbus serve` runs, serve takes over watching and the command returns.
@@ -31,12 +30,12 @@ def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
     Example:
       skillbus watch ./skills
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     content = make_source_event(directory, source_id)
     with open_backend(settings, writable=True, refine="always") as backend:
         with recorded(settings, "sources.watch", f"{content.source_id} {content.root}"):
             report = run_sync(backend, content, SEARCHABLE)
-        print_report(report, as_json=False)
+        print_report(report)
         if backend.watches_sources:
             print_to_stderr(f"skillbus serve now watches {content.root}")
             return

@@ -10,13 +10,7 @@ from datetime import UTC, datetime
 import click
 
 from workers.audit.log import AuditLog, AuditRecord
-from workers.cli.common import (
-    format_count,
-    json_option,
-    print_list,
-    print_to_stderr,
-    read_settings,
-)
+from workers.cli.common import format_count, json_option, print_list, print_to_stderr, read_settings
 from workers.cli.operations.tokens import parse_duration
 
 _MAX_RECORDS = 1_000_000
@@ -44,16 +38,13 @@ _MAX_RECORDS = 1_000_000
     help="Maximum number of records; the newest are shown.",
 )
 @json_option
-@click.pass_context
 def audit(
-    ctx: click.Context,
     principal: str | None,
     action: str | None,
     name: str | None,
     outcome: str | None,
     since: str | None,
     limit: int,
-    as_json: bool,
 ) -> None:
     """List who changed what in this home, oldest first.
 
@@ -70,7 +61,7 @@ def audit(
         earliest = datetime.fromtimestamp(begin, UTC).isoformat()
     found: deque[AuditRecord] = deque(maxlen=limit)
     count = 0
-    for record in AuditLog(read_settings(ctx)).read():
+    for record in AuditLog(read_settings()).read():
         if (
             principal in (None, record.principal)
             and (action is None or f"{record.action}.".startswith(f"{action}."))
@@ -81,7 +72,7 @@ def audit(
             found.append(record)
             count += 1
     columns = ("time", "principal", "action", "outcome", "request_id", "object")
-    print_list([asdict(record) for record in found], as_json, columns, "no records")
+    print_list([asdict(record) for record in found], columns, "no records")
     if count > limit:
         print_to_stderr(
             f"{format_count(count - limit, 'earlier record')}; --limit shows more of them"

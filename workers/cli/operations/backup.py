@@ -11,7 +11,7 @@ from workers.cli.audited import audited
 from workers.cli.common import (
     format_count,
     json_option,
-    print_json,
+    print_result,
     print_to_stderr,
     progress_bar,
     read_settings,
@@ -29,8 +29,7 @@ _folder_argument = click.argument(
 @click.command()
 @_folder_argument
 @json_option
-@click.pass_context
-def backup(ctx: click.Context, folder: Path, as_json: bool) -> None:
+def backup(folder: Path) -> None:
     """Copy the library into a new folder.
 
     The copy has the journal, outcomes and uploaded skills too. Workers and `serve` may run
@@ -43,7 +42,7 @@ def backup(ctx: click.Context, folder: Path, as_json: bool) -> None:
     # Slow to import.
     from workers.backup.folder import private_files
 
-    settings = read_settings(ctx)
+    settings = read_settings()
     with progress_bar("copying") as step, private_files():
         if settings.distributed:
             from workers.backup.servers import back_up_servers
@@ -53,19 +52,14 @@ def backup(ctx: click.Context, folder: Path, as_json: bool) -> None:
             from workers.backup.home import back_up_home
 
             manifest = back_up_home(settings, folder, step)
-    if as_json:
-        print_json(_summarise(manifest))
-        return
-    click.echo(f"{format_count(manifest.skills, 'skill')} backed up in {folder}")
-    _warn_missing(manifest)
+    _report(manifest, f"{format_count(manifest.skills, 'skill')} backed up in {folder}")
 
 
 @click.command()
 @_folder_argument
 @json_option
-@click.pass_context
 @audited("library.restore", "folder")
-def restore(ctx: click.Context, folder: Path, as_json: bool) -> None:
+def restore(folder: Path) -> None:
     """Restore a backup to an empty home or empty servers.
 
     Every file of the backup is checked before anything is written. No process of skillbus may
@@ -77,7 +71,7 @@ def restore(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """
     from workers.backup.folder import private_files
 
-    settings = read_settings(ctx)
+    settings = read_settings()
     with progress_bar("restoring") as step, private_files():
         if settings.distributed:
             from workers.backup.servers import restore_servers
@@ -87,19 +81,12 @@ def restore(ctx: click.Context, folder: Path, as_json: bool) -> None:
             from workers.backup.home import restore_home
 
             manifest = restore_home(settings, folder)
-    if as_json:
-        print_json(_summarise(manifest))
-        return
     restored = format_count(manifest.skills, "skill")
-    click.echo(f"{restored} restored; the backup is of {manifest.created}")
-    _warn_missing(manifest)
+    _report(manifest, f"{restored} restored; the backup is of {manifest.created}")
 
 
-def _summarise(manifest: Manifest) -> dict[str, object]:
-    return manifest.model_dump(exclude={"files"}) | {"files": len(manifest.files)}
-
-
-def _warn_missing(manifest: Manifest) -> None:
+def _report(manifest: Manifest, text: str) -> None:
+    print_result(manifest.model_dump(exclude={"files"}) | {"files": len(manifest.files)}, text)
     if manifest.missing:
         count = format_count(manifest.missing, "skill")
         print_to_stderr(f"{count} changed during the copy, and are ingested again once restored")

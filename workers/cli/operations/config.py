@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import click
 
 from config.load_settings import get_config_path
-from workers.cli.common import json_option, print_json, read_settings
+from config.settings import Settings
+from workers.cli.common import json_option, print_result, read_settings
 from workers.monitoring.setting_origins import hide_passwords
 
 
@@ -16,25 +20,36 @@ def config() -> None:
 
 @config.command("show")
 @json_option
-@click.pass_context
-def show_config(ctx: click.Context, as_json: bool) -> None:
+def show_config() -> None:
     """Show the settings in force, and the path of the file.
 
-    Passwords in addresses are left out.
+    They are printed in the form of the file, those without a value as comments. Passwords in
+    addresses are left out.
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     values = hide_passwords(settings.model_dump(mode="json"))
-    if as_json:
-        print_json(values)
-        return
+    print_result(values, lambda given: _print(settings, given))
+
+
+def _print(settings: Settings, values: dict[str, Any]) -> None:
     path = get_config_path(settings.home)
     missing = "" if path.exists() else " (missing)"
     click.echo(f"# {path}{missing}, overridden by SKILLBUS_… variables")
-    for name, value in values.items():
-        if not isinstance(value, dict):
-            click.echo(f"{name} = {value!r}")
-    for name, value in values.items():
-        if isinstance(value, dict):
-            click.echo(f"\n[{name}]")
-            for key, inner in value.items():
-                click.echo(f"{key} = {inner!r}")
+    groups = {name: value for name, value in values.items() if isinstance(value, dict)}
+    click.echo(f"# home = {_to_toml(values.pop('home'))}")  # the file cannot set it
+    _print_group({name: value for name, value in values.items() if name not in groups})
+    for name, group in groups.items():
+        click.echo(f"\n[{name}]")
+        _print_group(group)
+
+
+def _print_group(group: dict[str, Any]) -> None:
+    for name, value in group.items():
+        click.echo(f"# {name} =" if value is None else f"{name} = {_to_toml(value)}")
+
+
+def _to_toml(value: Any) -> str:
+    if isinstance(value, dict):
+        fields = (f"{json.dumps(name)} = {_to_toml(one)}" for name, one in value.items())
+        return f"{{{', '.join(fields)}}}"
+    return json.dumps(value, ensure_ascii=False)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import click
 
 from config.errors import MisconfiguredError, NotFoundError, TransientError, UsageError
 from config.settings import Settings
 from skills.bundle.escaping import escape_terminal_line
-from tasks.journal.protocol import MAX_DEAD_LETTERS, Journal
+from tasks.journal.protocol import MAX_DEAD_LETTERS, DeadLetter, Journal
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.audited import audited
@@ -18,11 +19,13 @@ from workers.cli.common import (
     format_count,
     format_time,
     json_option,
-    print_json,
-    print_table,
+    note_more,
+    print_list,
+    print_result,
     print_to_stderr,
     read_settings,
     shorten,
+    wants_json,
 )
 from workers.cli.exit_codes import EXIT_FAILED
 from workers.library.dead_letters import dead_letter_data
@@ -48,54 +51,47 @@ def dead() -> None:
     help="Maximum number of dead letters.",
 )
 @json_option
-@click.pass_context
-def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
+def list_letters(limit: int) -> None:
     """List dead letters, newest first."""
-    with _open_journal(read_settings(ctx)) as journal:
+    with _open_journal(read_settings()) as journal:
         letters, total = journal.list_dead_letters(limit), journal.count_dead_letters()
-    if as_json:
-        print_json([dead_letter_data(letter) for letter in letters])
-        return
-    if not letters:
-        click.echo("no dead letters")
-        return
-    print_table(
-        [
-            (
-                letter.id,
-                format_time(letter.failed_at),
-                letter.task or "(unreadable)",
-                shorten(", ".join(letter.ids), 40),
-                shorten(letter.reason, 200),
-            )
-            for letter in letters
-        ],
-        ("id", "failed at", "task", "ids", "reason"),
+    columns = ("id", "failed at", "task", "ids", "reason")
+    print_list([dead_letter_data(one) for one in letters], columns, "no dead letters", _to_cells)
+    note_more(total, limit)
+
+
+def _to_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        row["id"],
+        format_time(row["failed_at"]),
+        row["task"] or "(unreadable)",
+        shorten(", ".join(row["ids"]), 40),
+        shorten(row["reason"], 200),
     )
-    if total > len(letters):
-        print_to_stderr(f"{total - len(letters)} more; --limit shows more of them")
 
 
 @dead.command("show")
 @click.argument("letter_id")
 @json_option
-@click.pass_context
-def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
+def show(letter_id: str) -> None:
     """Show a dead letter: its task or message, and the reason."""
-    with _open_journal(read_settings(ctx)) as journal:
+    with _open_journal(read_settings()) as journal:
         letter = journal.get_dead_letter(letter_id)
-    if as_json:
-        print_json(dead_letter_data(letter))
-        return
-    click.echo(f"id        {letter.id}")
-    click.echo(f"failed at {format_time(letter.failed_at)}")
-    task = escape_terminal_line(letter.task) or "none (unreadable message)"
-    click.echo(f"task      {task}")
-    for one in letter.ids:
-        click.echo(f"about     {escape_terminal_line(one)}")
-    click.echo(f"attempts  {letter.attempts}")
-    click.echo(f"trace     {escape_terminal_line(letter.trace_id) or 'unknown'}")
-    click.echo(f"reason    {escape_terminal_line(letter.reason)}")
+    print_result(dead_letter_data(letter), lambda _: _print_letter(letter))
+
+
+def _print_letter(letter: DeadLetter) -> None:
+    values = [
+        ("id", letter.id),
+        ("failed at", format_time(letter.failed_at)),
+        ("task", letter.task or "none (unreadable message)"),
+        *(("about", one) for one in letter.ids),
+        ("attempts", str(letter.attempts)),
+        ("trace", letter.trace_id or "unknown"),
+        ("reason", letter.reason),
+    ]
+    for name, value in values:
+        click.echo(f"{name:<9} {escape_terminal_line(value)}")
     if letter.body:
         click.echo(f"message   {letter.body!r}")
 
@@ -104,36 +100,30 @@ def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
 @ids_argument
 @all_option
 @json_option
-@click.pass_context
 @audited("dead.retry", "letter_ids", "all_letters")
-def retry_letters(
-    ctx: click.Context, letter_ids: tuple[str, ...], all_letters: bool, as_json: bool
-) -> None:
+def retry_letters(letter_ids: tuple[str, ...], all_letters: bool) -> None:
     """Send the tasks of dead letters again and delete the letters.
 
     An unreadable message names no task and can only be discarded.
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     ids = _select_ids(settings, letter_ids, all_letters)
     with open_backend(settings, writable=True) as backend:
         done = [_retry_letter(backend, one) for one in ids]
         _wait_until_idle(backend)
     if len(ids) == 1 and letter_ids and done[0]["state"] != "sent":
         raise UsageError(done[0]["reason"])
-    _report(ctx, done, "sent", "retried", as_json)
+    _report(done, "sent", "retried")
 
 
 @dead.command("discard")
 @ids_argument
 @all_option
 @json_option
-@click.pass_context
 @audited("dead.discard", "letter_ids", "all_letters")
-def discard_letters(
-    ctx: click.Context, letter_ids: tuple[str, ...], all_letters: bool, as_json: bool
-) -> None:
+def discard_letters(letter_ids: tuple[str, ...], all_letters: bool) -> None:
     """Delete dead letters."""
-    settings = read_settings(ctx)
+    settings = read_settings()
     ids = _select_ids(settings, letter_ids, all_letters)
     with _open_journal(settings) as journal:
         done = [
@@ -144,7 +134,7 @@ def discard_letters(
             }
             for one in ids
         ]
-    _report(ctx, done, "discarded", "discarded", as_json)
+    _report(done, "discarded", "discarded")
 
 
 @contextmanager
@@ -152,8 +142,7 @@ def _open_journal(settings: Settings) -> Iterator[Journal]:
     """Open the journal, which other processes may use; raises UsageError without a library."""
     from workers.backend.stores import open_journal, require_library  # slow to import
 
-    if not settings.distributed:
-        require_library(settings.home)
+    require_library(settings)
     with ExitStack() as stack:
         yield open_journal(settings, stack, writable=True)
 
@@ -189,23 +178,11 @@ def _wait_until_idle(backend: Backend) -> None:
         print_to_stderr(str(error))
 
 
-def _report(
-    ctx: click.Context,
-    done: list[dict[str, str]],
-    success_state: str,
-    past_tense: str,
-    as_json: bool,
-) -> None:
-    if as_json:
-        print_json(done)
-    else:
-        count = sum(one["state"] == success_state for one in done)
-        click.echo(f"{format_count(count, 'dead letter')} {past_tense}")
-        for one in done:
-            if one["state"] != success_state:
-                print_to_stderr(
-                    escape_terminal_line(one["reason"])
-                    or f"dead letter {one['id']!r} no longer exists"
-                )
+def _report(done: list[dict[str, str]], success_state: str, past_tense: str) -> None:
+    count = sum(one["state"] == success_state for one in done)
+    print_result(done, f"{format_count(count, 'dead letter')} {past_tense}")
+    for one in done:
+        if one["state"] != success_state and not wants_json():
+            print_to_stderr(one["reason"] or f"dead letter {one['id']!r} no longer exists")
     if any(one["state"] == "refused" for one in done):
-        ctx.exit(EXIT_FAILED)
+        raise click.exceptions.Exit(EXIT_FAILED)

@@ -11,17 +11,16 @@ from workers.cli.exit_codes import EXIT_FAILED
 
 @click.command()
 @json_option
-@click.pass_context
-def doctor(ctx: click.Context, as_json: bool) -> None:
+def doctor() -> None:
     """Check models, stores or servers, workers and sources.
 
     A failed check says what to do; the exit code is then 1. Servers are checked in parallel, each
     for at most servers.timeout_seconds.
     """
-    results = run_all_checks(read_settings(ctx))
-    print_list(results, as_json, ("check", "state", "detail"))
+    results = run_all_checks(read_settings())
+    print_list(results, ("check", "state", "detail"))
     if any(result["state"] == "failed" for result in results):
-        ctx.exit(EXIT_FAILED)
+        raise click.exceptions.Exit(EXIT_FAILED)
 
 
 def run_all_checks(settings: Settings) -> list[dict[str, str]]:

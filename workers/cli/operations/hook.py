@@ -20,13 +20,7 @@ from workers.agent_hook.installation import (
     build_command,
     open_hook_file,
 )
-from workers.cli.common import (
-    ask,
-    json_option,
-    print_list,
-    print_to_stderr,
-    read_settings,
-)
+from workers.cli.common import ask, json_option, print_list, print_to_stderr, read_settings
 
 agent_argument = click.argument("agent", type=click.Choice(prompt_hook.AGENTS))
 scope_option = click.option(
@@ -95,8 +89,7 @@ _add_agent("codex", "Codex")
 @scope_option
 @dry_run_option
 @yes_option
-@click.pass_context
-def install(ctx: click.Context, agent: str, scope: Scope, dry_run: bool, yes: bool) -> None:
+def install(agent: str, scope: Scope, dry_run: bool, yes: bool) -> None:
     """Add the hook to the settings of an agent.
 
     The change is shown, and you are asked to confirm.
@@ -106,7 +99,7 @@ def install(ctx: click.Context, agent: str, scope: Scope, dry_run: bool, yes: bo
       skillbus hook install claude-code
       skillbus hook install codex --scope project --dry-run
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     file = open_hook_file(agent, scope, Path.cwd())
     _change(file, file.with_hook(build_command(agent, scope, settings)), dry_run, yes)
     if agent == "codex" and not dry_run:
@@ -154,10 +147,9 @@ def _change(file: HookFile, text: str, dry_run: bool, yes: bool) -> None:
 
 @hook.command("status")
 @json_option
-@click.pass_context
-def status(ctx: click.Context, as_json: bool) -> None:
+def status() -> None:
     """Show where the hook is installed, and if it is up to date."""
-    settings = read_settings(ctx)
+    settings = read_settings()
     rows = []
     paths: set[Path] = set()
     for agent in prompt_hook.AGENTS:
@@ -180,7 +172,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
                     "commands": found,
                 }
             )
-    print_list(rows, as_json, ("agent", "scope", "state", "file"))
+    print_list(rows, ("agent", "scope", "state", "file"))
 
 
 def _describe(found: dict[str, str], command: str) -> str:

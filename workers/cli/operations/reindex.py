@@ -9,7 +9,14 @@ import click
 
 from config.settings import Settings
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
+from workers.cli.common import (
+    json_option,
+    print_result,
+    print_to_stderr,
+    progress_bar,
+    read_settings,
+    wants_json,
+)
 
 if TYPE_CHECKING:
     from search.elastic.replacement import ElasticsearchReplacement
@@ -22,9 +29,8 @@ if TYPE_CHECKING:
     "--drop-old", is_flag=True, help="Delete the indices that an earlier reindex replaced."
 )
 @json_option
-@click.pass_context
 @audited("library.reindex", "drop_old")
-def reindex(ctx: click.Context, drop_old: bool, as_json: bool) -> None:
+def reindex(drop_old: bool) -> None:
     """Build the index for the current model and schema.
 
     When it is complete, the library switches to it. The old index answers until the switch, and is
@@ -34,15 +40,16 @@ def reindex(ctx: click.Context, drop_old: bool, as_json: bool) -> None:
     `serve` writes to the index of a home: the command copies the index while `serve` runs, and then
     asks you to stop `serve` and to run the command again for the switch.
     """
-    settings = read_settings(ctx)
-    report = _drop(settings) if drop_old else _reindex(settings)
-    if as_json:
-        print_json(report)
-    elif drop_old:
-        dropped = ", ".join(report["dropped"])
-        click.echo(f"dropped {dropped}" if dropped else "no old index to drop")
-    else:
-        click.echo(f"{report['copied']} revisions copied; the index in use is now {report['new']}")
+    settings = read_settings()
+    if drop_old:
+        dropped = _drop(settings)
+        text = f"dropped {', '.join(dropped)}" if dropped else "no old index to drop"
+        print_result({"dropped": dropped}, text)
+        return
+    report = _reindex(settings)
+    text = f"{report['copied']} revisions copied; the index in use is now {report['new']}"
+    print_result(report, text)
+    if not wants_json():
         restart = "Restart the workers; then" if settings.distributed else "Now"
         print_to_stderr(
             f"{restart} `skillbus reindex --drop-old` deletes {report['old']}, "
@@ -50,14 +57,14 @@ def reindex(ctx: click.Context, drop_old: bool, as_json: bool) -> None:
         )
 
 
-def _drop(settings: Settings) -> dict[str, Any]:
+def _drop(settings: Settings) -> list[str]:
     if not settings.distributed:
         from workers.backend.local_replacement import drop_superseded_index
 
-        return {"dropped": drop_superseded_index(settings.home)}
+        return drop_superseded_index(settings.home)
     from search.elastic.replacement import delete_superseded
 
-    return {"dropped": delete_superseded(settings.servers)}
+    return delete_superseded(settings.servers)
 
 
 def _reindex(settings: Settings) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from config.settings import Settings
 from skills.bundle.escaping import show_invisible
 from workers.backend.status import read_status
-from workers.cli.common import json_option, print_json, read_settings
+from workers.cli.common import json_option, print_result, read_settings
 from workers.durations import format_duration
 
 _LABEL_WIDTH = len("dead letters")
@@ -18,19 +19,18 @@ _LABEL_WIDTH = len("dead letters")
 
 @click.command()
 @json_option
-@click.pass_context
-def status(ctx: click.Context, as_json: bool) -> None:
+def status() -> None:
     """Show the state of the library and of pending work.
 
     "with vectors" counts the skills that are found by meaning as well as by words, "embedded" those
     whose sections have vectors too. A distributed deployment also has servers, workers with their
     running tasks, and queues.
     """
-    settings = read_settings(ctx)
-    report = read_status(settings)
-    if as_json:
-        print_json(report)
-        return
+    settings = read_settings()
+    print_result(read_status(settings), lambda report: _print(settings, report))
+
+
+def _print(settings: Settings, report: Mapping[str, Any]) -> None:
     lines = _server_lines(report) if settings.distributed else [_home_line(report)]
     for line in (*_problem_lines(report), *lines, *_library_lines(report)):
         click.echo(line)

@@ -14,8 +14,8 @@ from workers.cli.audited import audited
 from workers.cli.common import (
     format_time,
     json_option,
-    print_json,
-    print_table,
+    print_list,
+    print_result,
     print_to_stderr,
     read_settings,
 )
@@ -54,16 +54,8 @@ def tokens() -> None:
     "--expires", metavar="DURATION", help="Lifetime, such as 30m, 12h or 90d [default: unlimited]."
 )
 @json_option
-@click.pass_context
 @audited("tokens.add", "name", "scope", "groups")
-def add(
-    ctx: click.Context,
-    name: str,
-    scope: str,
-    groups: tuple[str, ...],
-    expires: str | None,
-    as_json: bool,
-) -> None:
+def add(name: str, scope: str, groups: tuple[str, ...], expires: str | None) -> None:
     """Create a token and print it once: only its SHA-256 is stored.
 
     \b
@@ -71,29 +63,24 @@ def add(
       skillbus tokens add ci --scope write --expires 90d
       skillbus tokens add ledger-agent --group finance
     """
-    settings = read_settings(ctx)
+    settings = read_settings()
     ends = time.time() + parse_duration(expires, "--expires") if expires is not None else 0.0
     create_home(settings.home)
     secret = open_token_store(settings).add(name, TokenScope[scope.upper()], ends, groups)
-    if as_json:
-        print_json(
-            {
-                "name": name,
-                "scope": scope,
-                "groups": sorted(set(groups)),
-                "expires": format_time(ends) if ends else None,
-                "token": secret,
-            }
-        )
-    else:
-        click.echo(secret)
+    data = {
+        "name": name,
+        "scope": scope,
+        "groups": sorted(set(groups)),
+        "expires": format_time(ends) if ends else None,
+        "token": secret,
+    }
+    print_result(data, secret)
     print_to_stderr(f"token {name} created with scope {scope}; it is not shown again")
 
 
 @tokens.command("list")
 @json_option
-@click.pass_context
-def list_tokens(ctx: click.Context, as_json: bool) -> None:
+def list_tokens() -> None:
     """List tokens by name, with scope and expiry.
 
     The tokens themselves are not stored.
@@ -108,36 +95,23 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
             "expires": format_time(token.expires) if token.expires else None,
             "expired": token.is_expired(now),
         }
-        for token in open_token_store(read_settings(ctx)).all()
+        for token in open_token_store(read_settings()).all()
     ]
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        click.echo("no tokens")
-        return
-    print_table(
-        [
-            (
-                str(row["name"]),
-                str(row["scope"]),
-                " ".join(row["groups"]) or "-",
-                str(row["created"]),
-                f"{row['expires'] or 'never'}{' (expired)' if row['expired'] else ''}",
-            )
-            for row in rows
-        ],
-        ("token", "scope", "groups", "created", "expires"),
-    )
+    columns = ("token", "scope", "groups", "created", "expires")
+    print_list(rows, columns, "no tokens", _to_cells)
+
+
+def _to_cells(row: dict[str, Any]) -> tuple[object, ...]:
+    expires = f"{row['expires'] or 'never'}{' (expired)' if row['expired'] else ''}"
+    return row["name"], row["scope"], " ".join(row["groups"]) or "-", row["created"], expires
 
 
 @tokens.command("revoke")
 @click.argument("name")
-@click.pass_context
 @audited("tokens.revoke", "name")
-def revoke(ctx: click.Context, name: str) -> None:
+def revoke(name: str) -> None:
     """Revoke a token: requests with it are refused from now on."""
-    open_token_store(read_settings(ctx)).revoke(name)
+    open_token_store(read_settings()).revoke(name)
     click.echo(f"token {name} revoked")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,17 @@ from config.settings import Settings
 from skills.bundle.escaping import escape_terminal_line
 from workers.cli.common import (
     json_option,
+    note_more,
     print_json,
+    print_line,
+    print_list,
+    print_result,
     print_table,
     print_to_stderr,
     progress_bar,
     read_settings,
     shorten,
+    wants_json,
 )
 
 if TYPE_CHECKING:
@@ -67,9 +72,7 @@ _LOCAL_USER = "(this machine)"
     help="Maximum number of rows, such as skills or queries.",
 )
 @json_option
-@click.pass_context
 def usage(
-    ctx: click.Context,
     days: int,
     skill: str | None,
     source: str | None,
@@ -79,7 +82,6 @@ def usage(
     unanswered: bool,
     copies: bool,
     limit: int,
-    as_json: bool,
 ) -> None:
     """Show how often skills were chosen, sent, used, and helped.
 
@@ -97,7 +99,7 @@ def usage(
     if (queries or unanswered) and (skill is not None or source is not None):
         name = "--queries" if queries else "--unanswered"
         raise UsageError(f"{name}: queries belong to no skill or source; leave these out")
-    settings = read_settings(ctx)
+    settings = read_settings()
     from workers.library.usage.findings import describe_unused  # slow to import
     from workers.library.usage.report import UsageFilter
 
@@ -106,15 +108,16 @@ def usage(
         reader = _open_reader(settings, stack, days)
         if unused:
             found = reader.select_unused(days, selection, reader.list_published())
-            _print_unused([describe_unused(one) for one in found], days, limit, as_json)
+            _print_unused([describe_unused(one) for one in found], days, limit)
         elif copies:
-            _print_copies(reader.list_copies(days, selection), limit, as_json)
+            _print_copies(reader.list_copies(days, selection), limit)
         elif queries:
-            _print_answered(_list_answered(settings, stack, reader, days, owner, limit), as_json)
+            answered = _list_answered(settings, stack, reader, days, owner, limit)
+            print_result(answered, _print_answered)
         elif unanswered:
-            _print_unanswered(reader.group_unanswered(days, owner), limit, as_json)
+            _print_unanswered(reader.group_unanswered(days, owner), limit)
         else:
-            _print_summary(reader.summarise(days, selection), selection, limit, as_json)
+            _print_summary(reader.summarise(days, selection), selection, limit)
         for name in reader.list_unknown(days, selection):
             print_to_stderr(f"no use recorded of {name!r} in the last {days} days")
 
@@ -152,10 +155,8 @@ def _roll_up(outcomes: OutcomeStore) -> None:
         roll_up_days(outcomes, step)
 
 
-def _print_summary(
-    data: Mapping[str, Any], selection: UsageFilter, limit: int, as_json: bool
-) -> None:
-    if as_json:
+def _print_summary(data: Mapping[str, Any], selection: UsageFilter, limit: int) -> None:
+    if wants_json():
         print_json({**data, "skills": data["skills"][:limit], "skill_count": len(data["skills"])})
         return
     click.echo(f"{data['first']} to {data['last']} (UTC)")
@@ -197,7 +198,7 @@ def _print_counts(
         [(*(str(row[column]) for column in columns), _label(row, name)) for row in rows[:limit]],
         (*(column.replace("_", " ") for column in columns), name.replace("_", " ")),
     )
-    _note_more(len(rows), limit, f"{name.removesuffix('_id')}s")
+    note_more(len(rows), limit, f"{name.removesuffix('_id')}s")
 
 
 def _label(row: Mapping[str, Any], name: str) -> str:
@@ -207,36 +208,32 @@ def _label(row: Mapping[str, Any], name: str) -> str:
     return f"{label} to {row['last']}" if "last" in row else label
 
 
-def _print_unused(rows: list[dict[str, Any]], days: int, limit: int, as_json: bool) -> None:
-    if as_json:
-        print_json({"skills": rows[:limit], "total": len(rows)})
-        return
-    if not rows:
-        click.echo("every skill was chosen")
-        return
-    click.echo(f"skills not chosen in the last {days} days (UTC): {len(rows)}")
-    print_table(
-        [(row["published"], str(row["tokens"]), row["skill_id"]) for row in rows[:limit]],
-        ("published", "tokens", "skill id"),
-    )
-    _note_more(len(rows), limit, "skills")
+def _print_unused(rows: list[dict[str, Any]], days: int, limit: int) -> None:
+    if rows and not wants_json():
+        click.echo(f"skills not chosen in the last {days} days (UTC): {len(rows)}")
+    _print_skills(rows, limit, ("published", "tokens", "skill_id"), "every skill was chosen")
 
 
-def _print_copies(rows: list[dict[str, Any]], limit: int, as_json: bool) -> None:
-    if as_json:
+def _print_copies(rows: list[dict[str, Any]], limit: int) -> None:
+    def to_cells(row: dict[str, Any]) -> tuple[object, ...]:
+        return row["lost"], row["skill_id"], ", ".join(one["skill_id"] for one in row["to"][:3])
+
+    nothing = "no skill was always left out for an equivalent one"
+    _print_skills(rows, limit, ("left out", "skill id", "for"), nothing, to_cells)
+
+
+def _print_skills(
+    rows: list[dict[str, Any]],
+    limit: int,
+    columns: Sequence[str],
+    nothing: str,
+    to_cells: Callable[[dict[str, Any]], Sequence[object]] | None = None,
+) -> None:
+    if wants_json():
         print_json({"skills": rows[:limit], "total": len(rows)})
-        return
-    if not rows:
-        click.echo("no skill was always left out for an equivalent one")
-        return
-    print_table(
-        [
-            (str(row["lost"]), row["skill_id"], ", ".join(one["skill_id"] for one in row["to"][:3]))
-            for row in rows[:limit]
-        ],
-        ("left out", "skill id", "for"),
-    )
-    _note_more(len(rows), limit, "skills")
+    else:
+        print_list(rows[:limit], columns, nothing, to_cells)
+        note_more(len(rows), limit, "skills")
 
 
 def _list_answered(
@@ -269,10 +266,7 @@ def _list_answered(
     return {"groups": describe_answered(groups, page, kept), "more": page.next is not None}
 
 
-def _print_answered(data: Mapping[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(data)
-        return
+def _print_answered(data: Mapping[str, Any]) -> None:
     if not data["groups"]:
         click.echo("no queries")
     for group in data["groups"]:
@@ -282,7 +276,7 @@ def _print_answered(data: Mapping[str, Any], as_json: bool) -> None:
             click.echo(f"{times}  {one['answered_at']}  {task}")
             chosen = ", ".join(skill["skill_id"] for skill in one["skills"]) or "no skill"
             reported = "".join(f"; {name}" for name in _list_reported(one["outcomes"]))
-            click.echo(f"{' ' * 29}{escape_terminal_line(chosen + reported)}")
+            print_line(chosen + reported, 29)
     if data["more"]:
         print_to_stderr("there are more queries; --limit shows more of them")
 
@@ -291,9 +285,9 @@ def _list_reported(outcomes: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{one['skill_id']} {one['outcome']}".strip() for one in outcomes]
 
 
-def _print_unanswered(data: Mapping[str, Any], limit: int, as_json: bool) -> None:
+def _print_unanswered(data: Mapping[str, Any], limit: int) -> None:
     groups = data["groups"]
-    if as_json:
+    if wants_json():
         print_json({**data, "groups": groups[:limit], "group_count": len(groups)})
         return
     click.echo(f"unanswered queries: {data['total']}, compared: {data['grouped']}")
@@ -307,10 +301,5 @@ def _print_unanswered(data: Mapping[str, Any], limit: int, as_json: bool) -> Non
             f"  ({days}, no hits: {group['no_hits']})"
         )
         for other in others:
-            click.echo(f"         {escape_terminal_line(shorten(other['task'], 120))}")
-    _note_more(len(groups), limit, "groups")
-
-
-def _note_more(count: int, limit: int, what: str) -> None:
-    if count > limit:
-        print_to_stderr(f"{count - limit} more {what}; --limit shows more of them")
+            print_line(shorten(other["task"], 120), 9)
+    note_more(len(groups), limit, "groups")

@@ -21,14 +21,8 @@ from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.usage.forget import forget_owner, has_owner
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
-from workers.cli.common import (
-    format_count,
-    json_option,
-    print_json,
-    print_table,
-    read_settings,
-)
-from workers.cli.parameter_types import NumberRange
+from workers.cli.common import format_count, json_option, print_list, print_result, read_settings
+from workers.cli.parameter_types import NumberRange, OutputFile
 
 
 @click.group()
@@ -45,11 +39,10 @@ def _open_store(settings: Settings) -> Iterator[OutcomeStore]:
 
 
 @outcomes.command("export")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
-@click.pass_context
-def export(ctx: click.Context, out: Path | None) -> None:
+@click.option("--out", type=OutputFile(), help="Write to this file.")
+def export(out: Path | None) -> None:
     """Write all outcomes as JSON lines, in the order of reports."""
-    with _open_store(read_settings(ctx)) as store:
+    with _open_store(read_settings()) as store:
         rows = map(outcome_to_dict, store.list_outcomes())
         lines = (json.dumps(row, ensure_ascii=False) for row in rows)
         if out is None:
@@ -68,18 +61,17 @@ def export(ctx: click.Context, out: Path | None) -> None:
 
 @outcomes.command("owners")
 @json_option
-@click.pass_context
-def owners(ctx: click.Context, as_json: bool) -> None:
+def owners() -> None:
     """List who reported outcomes, and how many are stored for each."""
-    with _open_store(read_settings(ctx)) as store:
+    with _open_store(read_settings()) as store:
         counts = store.count_outcomes()
-    if as_json:
-        print_json([{"owner": owner, "outcomes": count} for owner, count in counts.items()])
-    elif counts:
-        table = [(owner or "(this machine)", str(count)) for owner, count in counts.items()]
-        print_table(table, ("owner", "outcomes"))
-    else:
-        click.echo("no outcomes")
+    rows = [{"owner": owner, "outcomes": count} for owner, count in counts.items()]
+    print_list(
+        rows,
+        ("owner", "outcomes"),
+        "no outcomes",
+        lambda row: (row["owner"] or "(this machine)", row["outcomes"]),
+    )
 
 
 def _forget_evaluated(
@@ -120,15 +112,8 @@ def _link_without(settings: Settings) -> None:
     help="Forget queries that were answered more than DAYS days ago, with their outcomes.",
 )
 @json_option
-@click.pass_context
 @audited("outcomes.forget", "query_id", "owner", "older_than")
-def forget(
-    ctx: click.Context,
-    query_id: str | None,
-    owner: str | None,
-    older_than: float | None,
-    as_json: bool,
-) -> None:
+def forget(query_id: str | None, owner: str | None, older_than: float | None) -> None:
     """Delete outcomes, with their effect on later answers.
 
     With --owner and --older-than the answered queries are deleted too, with their sessions and
@@ -143,7 +128,7 @@ def forget(
     if sum(one is not None for one in (query_id, owner, older_than)) != 1:
         raise UsageError("give one of --query, --owner and --older-than")
     before = time.time() - float(older_than or 0) * SECONDS_PER_DAY
-    settings = read_settings(ctx)
+    settings = read_settings()
     is_known = True
     with _open_store(settings) as store:
         if query_id is not None:
@@ -167,7 +152,4 @@ def forget(
             f"nothing of owner {owner!r} is stored; `skillbus outcomes owners` lists who reported"
         )
     _link_without(settings)
-    if as_json:
-        print_json({"forgotten": deleted})
-    else:
-        click.echo(f"{format_count(deleted, 'outcome')} forgotten")
+    print_result({"forgotten": deleted}, f"{format_count(deleted, 'outcome')} forgotten")

@@ -10,11 +10,9 @@ from skills.bundle.rejection import RejectionReason
 from skills.events import OutcomesReported, SkillOutcome, describe_validation_error
 from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 from workers.backend.factory import open_backend
-from workers.backend.waiting import wait_for_event
 from workers.cli.audited import audited
-from workers.cli.common import ORIGIN, json_option, print_json, print_to_stderr, read_settings
-
-_POLL_SECONDS = 0.02
+from workers.cli.common import ORIGIN, json_option, print_result, read_settings
+from workers.cli.waiting import wait_for_event
 
 
 @click.command()
@@ -44,17 +42,14 @@ _POLL_SECONDS = 0.02
     help="How the task ended.",
 )
 @json_option
-@click.pass_context
 @audited("outcomes.report", "query_id")
 def outcome(
-    ctx: click.Context,
     query_id: str,
     words: tuple[str, ...],
     reason: str | None,
     other: str,
     by: str,
     task_result: str | None,
-    as_json: bool,
 ) -> None:
     """Report the outcome of a skill for the task of an answered query.
 
@@ -88,10 +83,8 @@ def outcome(
         )
     except ValidationError as error:
         raise UsageError(describe_validation_error(error)) from None
-    with open_backend(read_settings(ctx), writable=False) as backend:
+    with open_backend(read_settings(), writable=False) as backend:
         event_id = backend.submit(report, ORIGIN)
-        wait_for_event(backend, event_id, poll_seconds=_POLL_SECONDS, note=print_to_stderr)
-    if as_json:
-        print_json({"event": event_id, **report.model_dump(mode="json")})
-    else:
-        click.echo(f"recorded: {' '.join((*skill, kind))}")
+        wait_for_event(backend, event_id)
+    data = {"event": event_id, **report.model_dump(mode="json")}
+    print_result(data, f"recorded: {' '.join((*skill, kind))}")

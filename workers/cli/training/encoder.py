@@ -11,7 +11,7 @@ import click
 
 from config.errors import UsageError
 from config.settings import Settings
-from workers.cli.common import print_json, progress_bar, read_settings
+from workers.cli.common import print_result, progress_bar, read_settings
 from workers.cli.parameter_types import NumberRange
 from workers.cli.training.model_training import (
     check_fold,
@@ -78,8 +78,7 @@ if TYPE_CHECKING:
     "folder]",
 )
 @run_options
-@click.pass_context
-def encoder(ctx: click.Context, /, **options: Any) -> None:
+def encoder(**options: Any) -> None:
     """Fine-tune the encoder on the library.
 
     Requests move nearer to the skills that serve them. The encoder learns from requests that
@@ -101,17 +100,14 @@ def encoder(ctx: click.Context, /, **options: Any) -> None:
         write_encoder_card,
     )
 
-    settings, out = read_settings(ctx), options["out"]
+    settings, out = read_settings(), options["out"]
     check_fold(options)
     _check_pattern(options["repository"])
     base = options["base"] or settings.encoder.model
     prepare_folder(out, options["fresh"], PAIRS_FILE, "encoder", base)
     training_set = _load_or_build(settings, options)
     card = run_training(training_set, options, train_encoder, evaluate_encoder, write_encoder_card)
-    if options["as_json"]:
-        print_json(card)
-    else:
-        _print(card, out)
+    print_result(card, lambda made: _print(made, out))
 
 
 def _check_pattern(pattern: str) -> None:

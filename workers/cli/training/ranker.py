@@ -11,7 +11,14 @@ import click
 
 from config.errors import PermanentError, UsageError
 from config.settings import Settings
-from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
+from workers.cli.common import (
+    json_option,
+    print_result,
+    print_to_stderr,
+    progress_bar,
+    read_settings,
+)
+from workers.cli.parameter_types import OutputFile
 from workers.cli.training.model_training import outcomes_option, read_reported
 
 if TYPE_CHECKING:
@@ -23,14 +30,11 @@ if TYPE_CHECKING:
 @outcomes_option
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(".json"),
     help="File for the factors (.json); set `ranker.weights` to it.",
 )
 @json_option
-@click.pass_context
-def ranker(
-    ctx: click.Context, prompts: Path | None, outcomes: bool, out: Path | None, as_json: bool
-) -> None:
+def ranker(prompts: Path | None, outcomes: bool, out: Path | None) -> None:
     """Learn the weights of the score from labelled prompts.
 
     PROMPTS is JSONL with `instruction` and `gt_skill_ids`; --outcomes adds prompts for which a
@@ -49,10 +53,8 @@ def ranker(
     from workers.library.user_files import write_atomically
     from workers.training.ranker_training import rank_prompt, train_ranker
 
-    if out is not None and (out.suffix != ".json" or not out.absolute().parent.is_dir()):
-        raise UsageError(f"{out}: --out must be a .json file in an existing folder")
     check_installed("scipy", purpose="training a ranking")  # ranking the prompts takes long
-    settings = read_settings(ctx)
+    settings = read_settings()
     rows = _read_rows(settings, prompts, outcomes)
     shipped = settings.model_copy(
         update={"ranker": settings.ranker.model_copy(update={"weights": ""})}
@@ -66,10 +68,7 @@ def ranker(
     found = [prompt for prompt in ranked if prompt is not None]
     trained = train_ranker(found)
     report = _report(trained, len(rows), [prompt.weight for prompt in found])
-    if as_json:
-        print_json(report)
-    else:
-        click.echo(json.dumps(report, indent=2))
+    print_result(report, lambda made: click.echo(json.dumps(made, indent=2)))
     if not trained.wins:
         raise PermanentError(
             "the learned weights do not rank left-out prompts better than the shipped ones; "

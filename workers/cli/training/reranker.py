@@ -10,7 +10,7 @@ import click
 
 from config.settings import Settings
 from search.models.identity import SMALL_MODEL, trained_languages
-from workers.cli.common import print_json, print_to_stderr, progress_bar, read_settings
+from workers.cli.common import print_result, print_to_stderr, progress_bar, read_settings
 from workers.cli.parameter_types import NumberRange
 from workers.cli.training.model_training import (
     check_fold,
@@ -66,8 +66,7 @@ _ORDERS = ("baseline", "reranker_only", "combined")
     "Divides the scores of a list in the loss.",
 )
 @run_options
-@click.pass_context
-def reranker(ctx: click.Context, /, **options: Any) -> None:
+def reranker(**options: Any) -> None:
     """Train a cross-encoder that reads a task together with a skill.
 
     It learns from queries generated from each skill's own text, from the prompts that a language
@@ -88,7 +87,7 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
         write_model_card,
     )
 
-    settings, out = read_settings(ctx), options["out"]
+    settings, out = read_settings(), options["out"]
     if (batch_size := options.pop("lists_a_step")) is not None:
         print_to_stderr("warning: `--lists-a-step` is deprecated; use `--batch-size`")
         options["batch_size"] = batch_size
@@ -100,10 +99,7 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
         return evaluate_on_held_out(made, folder, settings.reranker.weight, step)
 
     card = run_training(training_set, options, train, evaluate, write_model_card)
-    if options["as_json"]:
-        print_json(card)
-    else:
-        _print(card, out)
+    print_result(card, lambda made: _print(made, out))
 
 
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSet:

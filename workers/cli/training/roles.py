@@ -12,7 +12,15 @@ import click
 from config.errors import UsageError
 from config.settings import Settings
 from skills.record import ParsedSkill, Role
-from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
+from workers.cli.common import (
+    json_option,
+    print_result,
+    print_to_stderr,
+    progress_bar,
+    read_settings,
+)
+from workers.cli.parameter_types import OutputFile
+from workers.library.user_files import write_atomically, write_text
 
 
 @click.command("roles")
@@ -26,25 +34,22 @@ from workers.cli.common import json_option, print_json, print_to_stderr, progres
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(".npz"),
     help="File for the weights (.npz); the model card is written next to it (.json).",
 )
 @click.option(
     "--predictions",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(),
     help="File for the roles of each skill by the classifier trained without it, as `eval roles`.",
 )
 @click.option("--origin", default="", help="Origin of the labels, for the model card.")
 @json_option
-@click.pass_context
 def roles(
-    ctx: click.Context,
     labels: tuple[Path, ...],
     folders: tuple[str, ...],
     out: Path | None,
     predictions: Path | None,
     origin: str,
-    as_json: bool,
 ) -> None:
     """Train the classifier of roles on labelled lines.
 
@@ -56,14 +61,14 @@ def roles(
       skillbus train roles my-roles.json --skills examples=./examples/skills --out roles.npz
     """
     from skills.roles.classifier import dump_weights
-    from workers.library.user_files import write_atomically
     from workers.training.labels import read_labels
     from workers.training.model_card import make_model_card
     from workers.training.role_training import make_example, train_roles
 
-    _check_outputs(out, predictions)
+    if out is not None and predictions in (out, out.with_suffix(".json")):
+        raise UsageError(f"{predictions}: --predictions names the weights or their model card")
     labelled = read_labels(labels)
-    parsed = _read_parsed(read_settings(ctx), sorted(labelled), folders)
+    parsed = _read_parsed(read_settings(), sorted(labelled), folders)
     examples = [make_example(name, parsed[name], labelled[name]) for name in sorted(labelled)]
     with progress_bar("training") as step:
         trained = train_roles(examples, step)
@@ -71,33 +76,20 @@ def roles(
     if out is not None:
         write_atomically(out, dump_weights(trained.classifier))
         card = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
-        write_atomically(out.with_suffix(".json"), card.encode())
+        write_text(out.with_suffix(".json"), card)
         print_to_stderr(f"weights written to {out}, model card to {out.with_suffix('.json')}")
     if predictions is not None:
         _write_predictions(predictions, parsed, trained.predicted)
-    if as_json:
-        print_json(report | {"per_skill": trained.per_skill})
-    else:
-        _print_report(report)
-
-
-def _check_outputs(out: Path | None, predictions: Path | None) -> None:
-    if out is not None and (out.suffix != ".npz" or not out.absolute().parent.is_dir()):
-        raise UsageError(f"{out}: --out must be a .npz file in an existing folder")
-    if predictions is not None and not predictions.absolute().parent.is_dir():
-        raise UsageError(f"{predictions}: --predictions must be a file in an existing folder")
-    if out is not None and predictions in (out, out.with_suffix(".json")):
-        raise UsageError(f"{predictions}: --predictions names the weights or their model card")
+    print_result(report | {"per_skill": trained.per_skill}, _print_report)
 
 
 def _write_predictions(
     path: Path, parsed: Mapping[str, ParsedSkill], predicted: Mapping[str, Sequence[Role]]
 ) -> None:
     from workers.evaluation.predictions import role_ranges
-    from workers.library.user_files import write_atomically
 
     found = {name: role_ranges(parsed[name], given) for name, given in predicted.items()}
-    write_atomically(path, (json.dumps(found) + "\n").encode())
+    write_text(path, json.dumps(found) + "\n")
     print_to_stderr(f"roles on skills left out written to {path}")
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import click
+from workers.cli.lazy_group import LazyGroup
 
-from workers.cli.training.encoder import encoder
-from workers.cli.training.ranker import ranker
-from workers.cli.training.reranker import reranker
-from workers.cli.training.roles import roles
-
-
-@click.group("train")
-def train() -> None:
-    """Train models on your own library and labels."""
-
-
-for command in (roles, encoder, reranker, ranker):
-    train.add_command(command)
+train = LazyGroup(
+    "train",
+    help="Train models on your own library and labels.",
+    table={
+        "roles": "workers.cli.training.roles:roles",
+        "encoder": "workers.cli.training.encoder:encoder",
+        "reranker": "workers.cli.training.reranker:reranker",
+        "ranker": "workers.cli.training.ranker:ranker",
+    },
+)

@@ -10,12 +10,12 @@ def respond_if_changed(
 ) -> Response:
     """Return a response with the content, or 304 if `If-None-Match` has its tag.
 
-    digest: of the content; it becomes the tag. Tags are compared weakly, since gzip changes the
-    bytes that are sent.
+    digest: of the content; it becomes the tag, a weak one, since gzip changes the bytes that are
+    sent.
     """
-    etag = f'"{digest}"'
-    headers = {"ETag": etag, "Cache-Control": cache_control}
+    tag = f'"{digest}"'
+    headers = {"ETag": f"W/{tag}", "Cache-Control": cache_control}
     known = {one.strip().removeprefix("W/") for one in (if_none_match or "").split(",")}
-    if known & {etag, "*"}:
+    if known & {tag, "*"}:
         return Response(status_code=304, headers=headers)
     return Response(content, headers=headers, media_type=media_type)

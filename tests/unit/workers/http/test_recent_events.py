@@ -65,6 +65,12 @@ def test_the_newest_of_many_open_events_are_listed(
     assert list_ids(journal, READER) == ids[::-1]
 
 
+def test_events_are_read_together(journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [add(journal, "reader") for _ in range(3)]
+    monkeypatch.setattr(SqliteJournal, "get_job", None)
+    assert list_ids(journal, READER) == ids[::-1]
+
+
 def test_failed_queries_hide_no_failed_events(journal: SqliteJournal) -> None:
     event = add(journal, "reader")
     journal.fail_job(event, "why")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import quote
 
@@ -12,7 +12,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from config.errors import NotFoundError, UsageError
+from config.errors import UsageError
+from skills.batches import batches
 from skills.events import (
     Event,
     SourceChanged,
@@ -173,18 +174,12 @@ def list_recent_events(backend: StoreBackend, caller: Caller) -> list[ListedEven
     ]
     seen: dict[str, Job] = {}
     for ids in lists:
-        found = (_find_job(backend, one) for one in reversed(ids[-_MAX_SEARCHED:]))
-        visible = (job for job in found if job is not None and caller.can_see(job.event.owner))
+        newest = batches(reversed(ids[-_MAX_SEARCHED:]), MAX_LISTED)
+        found = chain.from_iterable(journal.get_jobs(batch).values() for batch in newest)
+        visible = (job for job in found if caller.can_see(job.event.owner))
         seen |= {job.id: job for job in islice(visible, MAX_LISTED)}
     newest_first = sorted(seen.values(), key=lambda job: -job.accepted)
     return [describe_event(job) for job in newest_first[:MAX_LISTED]]
-
-
-def _find_job(backend: StoreBackend, job_id: str) -> Job | None:
-    try:
-        return backend.journal.get_job(job_id)
-    except NotFoundError:  # deleted meanwhile
-        return None
 
 
 def describe_event(job: Job) -> ListedEvent:

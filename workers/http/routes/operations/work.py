@@ -11,7 +11,6 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from config.errors import NotFoundError
 from tasks.journal.work_records import WorkMinute, find_percentile
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
@@ -145,12 +144,8 @@ def describe_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkRepo
 
 
 def _find_oldest(backend: StoreBackend) -> ListedEvent | None:
-    try:
-        for event_id in backend.journal.list_open_jobs("event", 1):
-            return describe_event(backend.journal.get_job(event_id))
-    except NotFoundError:  # it has ended and is deleted meanwhile
-        pass
-    return None
+    oldest = backend.journal.get_jobs(backend.journal.list_open_jobs("event", 1))
+    return next(map(describe_event, oldest.values()), None)
 
 
 def _describe_worker(worker: dict[str, Any], is_admin: bool) -> WorkerData:

@@ -1,0 +1,33 @@
+"""Groups of commands that are imported when they are called, so that each starts fast."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from typing_extensions import override
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command on use.
+
+    table: name of each command -> `module:function`, in the order in which a new user needs them.
+    """
+
+    def __init__(self, *args: Any, table: Mapping[str, str], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._table = table
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._table)
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._table:
+            return None
+        module, _, name = self._table[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command

@@ -1,1 +1,0 @@
-"""What commands do not wait for: missing roots of other sources, failed embeddings."""
