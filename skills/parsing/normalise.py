@@ -184,7 +184,7 @@ def _name(path: str, fields: FrontmatterFields, warnings: list[ParseWarning]) ->
     if not isinstance(value, str):
         warnings.append(ParseWarning("name_not_text", 1, "the name is not a text"))
     name = " ".join(texts[0].split()) if texts else ""
-    if not name:
+    if not any(map(str.isalnum, name)):  # such as the bracket of a list that does not end
         name = path.rstrip("/").rsplit("/", 1)[-1] or "skill"
         warnings.append(ParseWarning("name_missing", 1, "no name; the folder's name is used"))
     if len(name) > MAX_NAME_CHARACTERS:
@@ -199,7 +199,7 @@ def _description(
     if not isinstance(value, str):
         warnings.append(ParseWarning("description_not_text", 1, "the description is not a text"))
     description = " ".join(" ".join(flatten_value(value)).split())
-    if not description:
+    if not any(map(str.isalnum, description)):
         warnings.append(
             ParseWarning(
                 "description_missing", 1, "no description; the first words of the body are used"
