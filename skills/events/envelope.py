@@ -24,7 +24,11 @@ from pydantic import (
 from config.errors import UsageError
 from config.tracing import TraceContext, context_headers, parse_context
 from skills.access import UNRESTRICTED, Reader
-from skills.events.problems import MAX_SHOWN_CHARACTERS, describe_validation_error
+from skills.events.problems import (
+    LONE_SURROGATE,
+    MAX_SHOWN_CHARACTERS,
+    describe_validation_error,
+)
 from skills.events.replies import REPLIES, Reply
 from skills.events.requests import REQUESTS, Request, SourceChanged
 
@@ -126,6 +130,8 @@ class Event(BaseModel):
         if info.mode == "python":
             try:
                 json.dumps(data, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise ValueError(LONE_SURROGATE) from None
             except (TypeError, ValueError, RecursionError) as error:
                 raise ValueError(f"cannot be written as JSON ({type(error).__name__})") from None
         return data
