@@ -161,7 +161,7 @@ def _references(parsed: ParsedSkill) -> list[PassageLink]:
             if target is not None and target.section != passage.section:
                 found.setdefault(target.index, f"names the heading {' '.join(title)!r}")
         for match in _STEP_NUMBER.finditer(text):
-            named = numbers.get(int(next(group for group in match.groups() if group)))
+            named = numbers.get(int(match[match.lastindex or 0]))
             if named is not None and named.section != passage.section:
                 found.setdefault(named.index, f"refers to {match.group()!r}")
         for term in _key_terms(text):
@@ -197,7 +197,7 @@ def _step_numbers(parsed: ParsedSkill, first: dict[int, Passage]) -> dict[int, P
     for section in parsed.sections:
         match = _STEP_NUMBER.search(section.heading_path[-1]) if section.heading_path else None
         if match is not None and section.index in first:
-            number = int(next(group for group in match.groups() if group))
+            number = int(match[match.lastindex or 0])
             if number in found:
                 twice.add(number)
             found.setdefault(number, first[section.index])
@@ -214,7 +214,7 @@ def _introduced(parsed: ParsedSkill) -> dict[str, Passage]:
         match = _KEY_TERM.match(_MARKER.sub("", _text(parsed, passage), count=1))
         if match is None:
             continue
-        term = next(group for group in match.groups() if group).strip(" :：").casefold()
+        term = match[match.lastindex or 0].strip(" :：").casefold()
         if term in found:
             twice.add(term)
         found.setdefault(term, passage)
@@ -223,7 +223,7 @@ def _introduced(parsed: ParsedSkill) -> dict[str, Passage]:
 
 def _key_terms(text: str) -> list[str]:
     return [
-        next(group for group in match.groups() if group).strip(" :：").casefold()
+        match[match.lastindex or 0].strip(" :：").casefold()
         for match in _KEY_TERM.finditer(text)
     ]
 

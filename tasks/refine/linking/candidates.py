@@ -78,7 +78,7 @@ def _possible_names(skill: SkillText) -> Iterator[str]:
     texts = [skill.description, *(line.text for line in skill.lines)]
     for text in texts:
         for match in _MARKED.finditer(text):
-            yield normalise_name(next(group for group in match.groups() if group).strip("/@ "))
+            yield normalise_name(match[match.lastindex or 0].strip("/@ "))
         yield from map(normalise_name, _COMPOUND.findall(text))
     prose = [skill.description, *(line.text for line in skill.lines if not line.code)]
     for text in prose:
