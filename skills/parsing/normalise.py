@@ -30,6 +30,7 @@ from skills.record import (
     SkillRecord,
 )
 from skills.scanner import SCANNER_VERSION
+from skills.token_count import count_tokens
 
 MAX_NAME_CHARACTERS = 64
 MAX_DESCRIPTION_CHARACTERS = 1024
@@ -175,7 +176,12 @@ def build_record(
 
 
 def _heading_tokens(body: SkillBody) -> int:
-    return sum(tooling.count_heading_tokens(section) for section in body.sections)
+    """Return the tokens of all headings, with their marks."""
+    return sum(
+        section.level + count_tokens(section.heading_path[-1])
+        for section in body.sections
+        if section.heading_line
+    )
 
 
 def _name(path: str, fields: FrontmatterFields, warnings: list[ParseWarning]) -> str:
