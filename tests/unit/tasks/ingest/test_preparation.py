@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 from collections.abc import Iterator
+from multiprocessing import Pipe
 
 import pytest
 
 from config.errors import PermanentError
 from skills.parsing.parse_skill import ParseLimits
+from tasks.ingest.preparation import child
 from tasks.ingest.preparation.prepare import (
     LocalPreparer,
     PreparationRequest,
@@ -79,6 +82,18 @@ def test_a_killed_process_is_replaced(preparer: ProcessPreparer) -> None:
     os.kill(child_of(preparer)._process.pid, signal.SIGKILL)
     child_of(preparer)._process.wait()
     assert len(list(preparer.prepare(REQUESTS, SETTINGS, Deadline(60)))) == len(REQUESTS)
+
+
+def test_a_parent_that_is_killed_within_a_message_ends_its_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = Pipe()
+    with theirs:
+        monkeypatch.setattr("sys.argv", ["child", str(os.dup(theirs.fileno()))])
+    monkeypatch.setattr("os.nice", lambda _: None)
+    os.write(ours.fileno(), struct.pack("!i", 100) + b"the beginning")
+    ours.close()
+    child.main()
 
 
 def test_closing_ends_the_processes(preparer: ProcessPreparer) -> None:
