@@ -34,7 +34,7 @@ def parse_json_yaml(text: str, limits: YamlLimits) -> JsonValue:
     Errors are: a key that occurs twice or is not a text, an alias of a list or mapping, a tag other
     than `str`, and a number that is infinite or NaN.
     """
-    if len(text) > limits.max_bytes:
+    if len(text) > limits.max_characters:
         raise YamlError("longer than the limit", 0)
     value: JsonValue = _JsonReader(parse_events(text), limits).read_document()
     return value

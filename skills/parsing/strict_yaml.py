@@ -19,10 +19,13 @@ _Loader = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
 class YamlLimits:
     """Limits of a frontmatter: characters, levels of nesting, uses of aliases, values."""
 
-    max_bytes: int = 131_072
+    max_characters: int = 131_072
     max_depth: int = 20
     max_aliases: int = 50
     max_values: int = 20_000
+
+
+DEFAULT_LIMITS = YamlLimits()
 
 
 class YamlError(Exception):
