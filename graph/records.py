@@ -112,6 +112,16 @@ class CatalogEntry:
     has_scripts: bool | None = None
 
     @property
+    def key(self) -> RevisionKey:
+        """The published revision; its seq is 0 without one."""
+        return RevisionKey(self.skill_id, self.seq)
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Skill id, source id and path, as `Catalog.request_ingest` takes them."""
+        return (self.skill_id, self.source_id, self.path)
+
+    @property
     def awaits_ingest(self) -> bool:
         """Whether ingest was requested and has not been done since."""
         return self.requested_seq > self.seq

@@ -70,32 +70,27 @@ class Linker:
         self._index = SimilarityIndex(settings)
         self._lock = threading.Lock()
 
-    def refresh(self, before_batch: Callable[[], None]) -> None:
-        """Read the changes of the library; in a new process, all skills.
-
-        before_batch: called before each batch of skills. The next call goes on where an error of
-        it, or of the catalog, stopped this one.
-        """
-        with self._lock:
-            self._refresh_index(before_batch)
-
     def relink(
         self,
         marks: Sequence[tuple[str, int]],
         before_skill: Callable[[], None] = lambda: None,
         pending: Set[str] | None = None,
+        before_batch: Callable[[], None] = lambda: None,
     ) -> None:
         """Link these skills, update the lists that they enter, leave or move in, clear their marks.
 
-        marks: (skill_id, epoch) from `list_awaiting_linking`. A mark that was renewed in the
-        meantime stays, so that its skill is linked again. before_skill: called before each skill,
-        so that the caller can yield to other work. pending: the skills of all marks of the same
-        read, which the caller links in other calls: their lists are computed in full there, and not
-        updated here [default: the skills of `marks`].
+        Before, the changes of the library are read; in a new process, all skills. marks:
+        (skill_id, epoch) from `list_awaiting_linking`. A mark that was renewed in the meantime
+        stays, so that its skill is linked again. before_skill, before_batch: called before each
+        skill, and before each batch of skills that is read, so that the caller can yield to other
+        work; after an error of `before_batch` the next call goes on with the rest. pending: the
+        skills of all marks of the same read, which the caller links in other calls: their lists are
+        computed in full there, and not updated here [default: the skills of `marks`].
         """
         if not marks:
             return
         with self._lock:
+            self._refresh_index(before_batch)
             self._relink(marks, before_skill, pending or {skill_id for skill_id, _ in marks})
 
     def _relink(
@@ -104,7 +99,6 @@ class Linker:
         before_skill: Callable[[], None],
         pending: Set[str],
     ) -> None:
-        self._refresh_index()
         marked = self._graph.get_link_features([skill_id for skill_id, _ in marks])
         resolve = self._resolve(marked.values())
         self._dismissed = DismissedLinks(self._graph.list_dismissed_links())

@@ -236,7 +236,7 @@ def _in_line(line: _Line) -> Iterator[Mention]:
     text = line.text
     if "../" in text or "skills/" in text:
         for match in _NEIGHBOUR_FILE.finditer(text):
-            name = next(group for group in match.groups() if group)
+            name = match[match.lastindex or 0]
             yield Mention(name, "file", line.number, _evidence(text, name))
     if line.code or line.elsewhere:
         return
@@ -268,7 +268,7 @@ def _listed(line: _Line) -> list[str]:
         # In a line with a quoted name, hyphenated words describe that name.
         found += (match for match in _COMPOUND.finditer(line.text) if "-" in match.group(1))
     names = [
-        next(group for group in match.groups() if group).strip().lstrip("/@").rstrip(":：")
+        match[match.lastindex or 0].strip().lstrip("/@").rstrip(":：")
         for match in found
         if not _is_excluded(line.text, match.start())
     ]
@@ -283,12 +283,12 @@ def _quoted(text: str) -> list[str]:
     """
     found = []
     for match in _QUOTED.finditer(text):
-        if _is_excluded(text, match.start()):
-            continue
-        name = next(group for group in match.groups() if group).strip().lstrip("/@")
-        around = text[max(0, match.start() - 8) : match.start()] + text[match.end() :][:8]
-        code_or_quote = match.group(1) or match.group(4)
-        if (code_or_quote and _is_compound(name)) or _SKILL_WORD.search(around):
+        name = match[match.lastindex or 0].strip().lstrip("/@")
+        is_named = match.lastindex in (1, 4) and _is_compound(name)
+        if not is_named:
+            around = text[max(0, match.start() - 8) : match.start()] + text[match.end() :][:8]
+            is_named = _SKILL_WORD.pattern.search(around) is not None
+        if is_named and not _is_excluded(text, match.start()):
             found.append(name)
     if _SKILL_WORD.search(text):
         found += [
@@ -374,7 +374,7 @@ def _along_arrows(text: str) -> list[str]:
         ends = [match for match in tokens if match.end() == len(piece)]
         fits = ends[-1:] if first else begins[:1]
         if fits and (first or last or fits[0].end() == len(piece)):
-            names.append(next(group for group in fits[0].groups() if group))
+            names.append(fits[0][fits[0].lastindex or 0])
         elif len(piece) > _PIECE_LIMIT and not (first or last):
             return []
     if any(is_name_variant(one, other) for one, other in pairwise(names)):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise, product
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from config.errors import UsageError
 from skills.record import ParsedSkill, Passage, PassageKind, Role
 
 Vectors = npt.NDArray[np.float32]
+Key = TypeVar("Key")
 
 
 class PassageLinkType(StrEnum):
@@ -161,10 +163,10 @@ def _references(parsed: ParsedSkill) -> list[PassageLink]:
             if target is not None and target.section != passage.section:
                 found.setdefault(target.index, f"names the heading {' '.join(title)!r}")
         for match in _STEP_NUMBER.finditer(text):
-            named = numbers.get(int(next(group for group in match.groups() if group)))
+            named = numbers.get(int(match[match.lastindex or 0]))
             if named is not None and named.section != passage.section:
                 found.setdefault(named.index, f"refers to {match.group()!r}")
-        for term in _key_terms(text):
+        for term in map(_get_term, _KEY_TERM.finditer(text)):
             introduced = terms.get(term)
             if introduced is not None and introduced.section != passage.section:
                 found.setdefault(introduced.index, f"uses the term {term!r}")
@@ -186,46 +188,39 @@ def _titles(parsed: ParsedSkill, first: dict[int, Passage]) -> dict[tuple[str, .
             is_long = len(joined) >= _MIN_TITLE_LENGTH
             if 1 < len(title) <= _MAX_TITLE_WORDS and is_long and not common:
                 named.append((title, first[section.index]))
-    times = Counter(title for title, _ in named)
-    return {title: passage for title, passage in named if times[title] == 1}
+    return _drop_ambiguous(named)
 
 
 def _step_numbers(parsed: ParsedSkill, first: dict[int, Passage]) -> dict[int, Passage]:
     """Return first passages of numbered steps, by number; ambiguous numbers are left out."""
-    found: dict[int, Passage] = {}
-    twice: set[int] = set()
+    found = []
     for section in parsed.sections:
         match = _STEP_NUMBER.search(section.heading_path[-1]) if section.heading_path else None
         if match is not None and section.index in first:
-            number = int(next(group for group in match.groups() if group))
-            if number in found:
-                twice.add(number)
-            found.setdefault(number, first[section.index])
-    return {number: passage for number, passage in found.items() if number not in twice}
+            found.append((int(match[match.lastindex or 0]), first[section.index]))
+    return _drop_ambiguous(found)
 
 
 def _introduced(parsed: ParsedSkill) -> dict[str, Passage]:
     """Return key term -> passage that begins with it; terms of several passages are left out."""
-    found: dict[str, Passage] = {}
-    twice: set[str] = set()
+    found = []
     for passage in parsed.passages:
-        if passage.kind is PassageKind.CODE:
-            continue
-        match = _KEY_TERM.match(_MARKER.sub("", _text(parsed, passage), count=1))
-        if match is None:
-            continue
-        term = next(group for group in match.groups() if group).strip(" :：").casefold()
-        if term in found:
-            twice.add(term)
-        found.setdefault(term, passage)
-    return {term: passage for term, passage in found.items() if term not in twice}
+        if passage.kind is not PassageKind.CODE:
+            match = _KEY_TERM.match(_MARKER.sub("", _text(parsed, passage), count=1))
+            if match is not None:
+                found.append((_get_term(match), passage))
+    return _drop_ambiguous(found)
 
 
-def _key_terms(text: str) -> list[str]:
-    return [
-        next(group for group in match.groups() if group).strip(" :：").casefold()
-        for match in _KEY_TERM.finditer(text)
-    ]
+def _drop_ambiguous(named: Sequence[tuple[Key, Passage]]) -> dict[Key, Passage]:
+    """Return the passage of each key that only one pair has."""
+    times = Counter(key for key, _ in named)
+    return {key: passage for key, passage in named if times[key] == 1}
+
+
+def _get_term(match: re.Match[str]) -> str:
+    """Return the key term of a match of `_KEY_TERM`."""
+    return match[match.lastindex or 0].strip(" :：").casefold()
 
 
 def _conditions(parsed: ParsedSkill) -> list[PassageLink]:

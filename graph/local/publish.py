@@ -149,13 +149,7 @@ def withdraw(
 def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]]) -> None:
     """Replace the links of each owner by these; unchanged rows are not written."""
     named = {skill_id for owned in links.values() for link in owned for skill_id in link.ends}
-    rows = dict(
-        transaction.db.execute(
-            "SELECT skill_id, id FROM skills WHERE seq > 0"
-            " AND skill_id IN (SELECT value FROM json_each(?))",
-            (to_json_array(sorted(named | links.keys())),),
-        ).fetchall()
-    )
+    rows = dict(_find_rows(transaction.db, sorted(named | links.keys())))
     dismissed = _read_dismissed_keys(transaction.db)
     touched: set[int] = set()
     for owner in sorted(links):

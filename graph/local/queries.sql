@@ -136,11 +136,11 @@ FROM skills WHERE wanted_seq > served_seq ORDER BY wanted_seq, skill_id LIMIT ?;
 
 -- name: awaiting_vectors
 SELECT skill_id, seq FROM skills WHERE seq > 0 AND vectors = 0
-ORDER BY uses DESC, skill_id LIMIT ?;
+ORDER BY uses DESC, skill_id LIMIT :limit;
 
 -- name: awaiting_embedding
 SELECT skill_id, seq FROM skills WHERE seq > 0 AND paged = 0
-ORDER BY uses DESC, skill_id LIMIT ?;
+ORDER BY uses DESC, skill_id LIMIT :limit;
 
 -- name: scanned_before
 SELECT skill_id, seq FROM skills

@@ -80,9 +80,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def last_sequence(self) -> int:
-        with self._database.read() as db:
-            (last,) = db.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()
-        return int(last)
+        return self._read_number("seq")
 
     # -- the catalog
     @override
@@ -161,17 +159,8 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def remove(self, keys: Sequence[RevisionKey]) -> list[str]:
-        if not keys:
-            return []
-        with self._database.write() as db:
-            transaction = Transaction(db, self._sql)
-            withdrawn = []
-            for key in keys:
-                source_id, _, path = key.skill_id.partition(":")
-                if withdraw(transaction, key, source_id, path, SkillState.REMOVED, ""):
-                    withdrawn.append(key.skill_id)
-            transaction.write_marks()
-        return withdrawn
+        gone = [(key, *key.skill_id.partition(":")[::2], "") for key in keys]
+        return self._withdraw(gone, SkillState.REMOVED)
 
     @override
     def record_failures(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
@@ -183,14 +172,20 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     def _withdraw(
         self, skills: Sequence[tuple[RevisionKey, str, str, str]], state: SkillState
-    ) -> None:
+    ) -> list[str]:
+        """Withdraw skills, each with its source id, path and reason; returns those that were
+        published."""
         if not skills:
-            return
+            return []
         with self._database.write() as db:
             transaction = Transaction(db, self._sql)
-            for key, source_id, path, reason in skills:
-                withdraw(transaction, key, source_id, path, state, reason)
+            withdrawn = [
+                key.skill_id
+                for key, source_id, path, reason in skills
+                if withdraw(transaction, key, source_id, path, state, reason)
+            ]
             transaction.write_marks()
+        return withdrawn
 
     @override
     def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:
@@ -198,10 +193,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def list_awaiting_vectors(self, limit: int) -> list[RevisionKey]:
-        with self._database.read() as db:
-            return [
-                RevisionKey(*row) for row in db.execute(self._sql["awaiting_vectors"], (limit,))
-            ]
+        return self._keys("awaiting_vectors", {"limit": limit})
 
     @override
     def mark_vectors_stored(self, keys: Sequence[RevisionKey]) -> None:
@@ -212,10 +204,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def list_awaiting_embedding(self, limit: int) -> list[RevisionKey]:
-        with self._database.read() as db:
-            return [
-                RevisionKey(*row) for row in db.execute(self._sql["awaiting_embedding"], (limit,))
-            ]
+        return self._keys("awaiting_embedding", {"limit": limit})
 
     @override
     def mark_embedded(self, keys: Sequence[RevisionKey]) -> None:
@@ -226,9 +215,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
-        with self._database.read() as db:
-            asked = {"scanner": scanner_version, "limit": limit}
-            return [RevisionKey(*row) for row in db.execute(self._sql["scanned_before"], asked)]
+        return self._keys("scanned_before", {"scanner": scanner_version, "limit": limit})
 
     @override
     def save_scans(self, scans: Mapping[RevisionKey, RevisionScan], scanner_version: int) -> None:
@@ -239,9 +226,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def get_rules_version(self) -> int:
-        with self._database.read() as db:
-            row = db.execute("SELECT value FROM meta WHERE key = 'rules_version'").fetchone()
-        return int(row[0])
+        return self._read_number("rules_version")
 
     @override
     def set_rules_version(self, scanner_version: int) -> None:
@@ -355,3 +340,12 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
         with self._database.read() as db:
             cursor = db.execute(f"SELECT {ENTRY_COLUMNS} {selection}", arguments)
             return [entry_from_row(row) for row in cursor]
+
+    def _keys(self, statement: str, arguments: Mapping[str, object]) -> list[RevisionKey]:
+        with self._database.read() as db:
+            return [RevisionKey(*row) for row in db.execute(self._sql[statement], arguments)]
+
+    def _read_number(self, key: str) -> int:
+        with self._database.read() as db:
+            (value,) = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return int(value)

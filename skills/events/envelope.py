@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from operator import not_
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -24,7 +25,11 @@ from pydantic import (
 from config.errors import UsageError
 from config.tracing import TraceContext, context_headers, parse_context
 from skills.access import UNRESTRICTED, Reader
-from skills.events.problems import MAX_SHOWN_CHARACTERS, describe_validation_error
+from skills.events.problems import (
+    LONE_SURROGATE,
+    MAX_SHOWN_CHARACTERS,
+    describe_validation_error,
+)
 from skills.events.replies import REPLIES, Reply
 from skills.events.requests import REQUESTS, Request, SourceChanged
 
@@ -56,10 +61,6 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _is_empty(value: str) -> bool:
-    return not value
-
-
 def _is_unrestricted(value: str) -> bool:
     return value == UNRESTRICTED.to_text()
 
@@ -86,10 +87,10 @@ class Event(BaseModel):
     time: Timestamp = Field(default_factory=_now)
     datacontenttype: Literal["application/json"] = "application/json"
     subject: str = Field(
-        default="", max_length=2000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$", exclude_if=_is_empty
+        default="", max_length=2000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$", exclude_if=not_
     )
     owner: str = Field(
-        default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._@:/+-]{0,99})?$", exclude_if=_is_empty
+        default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._@:/+-]{0,99})?$", exclude_if=not_
     )
     readergroups: str = Field(
         default=UNRESTRICTED.to_text(),
@@ -101,9 +102,9 @@ class Event(BaseModel):
         default="",
         pattern=r"^(skillbus\.replies\.[A-Za-z0-9][A-Za-z0-9._-]{0,99})?$",
         description="`skillbus.replies.` and a name of letters, digits, `.`, `_` and `-`",
-        exclude_if=_is_empty,
+        exclude_if=not_,
     )
-    correlationid: str = Field(default="", pattern=r"^[\x20-\x7e]{0,200}$", exclude_if=_is_empty)
+    correlationid: str = Field(default="", pattern=r"^[\x20-\x7e]{0,200}$", exclude_if=not_)
     data: dict[str, Any]
 
     @model_validator(mode="before")
@@ -126,6 +127,8 @@ class Event(BaseModel):
         if info.mode == "python":
             try:
                 json.dumps(data, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise ValueError(LONE_SURROGATE) from None
             except (TypeError, ValueError, RecursionError) as error:
                 raise ValueError(f"cannot be written as JSON ({type(error).__name__})") from None
         return data

@@ -10,6 +10,11 @@ from pydantic import ValidationError
 
 MAX_SHOWN_CHARACTERS = 80
 
+LONE_SURROGATE = (
+    "a lone surrogate (\\ud800 to \\udfff) is no character; leave it out, or send the whole pair"
+)
+"""Problem of a text that JSON can escape and UTF-8 cannot hold."""
+
 _MAX_PROBLEMS = 5
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _EMPTY_BRANCH = ("literal_error", "literal['']")
@@ -61,11 +66,15 @@ def _is_below(place: tuple[int | str, ...], parent: tuple[int | str, ...]) -> bo
 
 
 def _describe(place: tuple[int | str, ...], problem: Mapping[str, Any]) -> str:
-    if problem["type"] == "json_invalid":
+    kind, reason = problem["type"], problem["msg"].removeprefix("Value error, ")
+    if kind == "json_invalid":
+        reason, _, position = problem["ctx"]["error"].partition(" at ")
+        if reason.endswith("hex escape"):  # of a surrogate; any other is an invalid escape
+            return f"{position}: {LONE_SURROGATE}"
         return f"the body is not valid JSON: {problem['ctx']['error']}"
-    if place == ("body",) and problem["type"] == "model_attributes_type":
+    if kind == "model_attributes_type" and place == ("body",):
         return "the body is not a JSON object, sent as application/json"
-    return f"{_format_place(place)}{problem['msg'].removeprefix('Value error, ')}"
+    return f"{_format_place(place)}{LONE_SURROGATE if kind == 'string_unicode' else reason}"
 
 
 def _format_place(parts: tuple[int | str, ...]) -> str:

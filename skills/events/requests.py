@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -47,13 +48,6 @@ MAX_BUDGET = 10_000_000
 _SKILL_FILE = "SKILL.md"
 
 
-def _require_integer(value: object) -> object:
-    """Return integers of JSON; booleans and digits in quotes raise ValueError."""
-    if isinstance(value, bool | str | bytes):
-        raise ValueError("must be a whole number")
-    return value
-
-
 def _require_number(value: object) -> object:
     """Return numbers of JSON; booleans and digits in quotes raise ValueError."""
     if isinstance(value, bool | str | bytes):
@@ -65,16 +59,11 @@ def _is_markdown(form: BudgetForm) -> bool:
     return form is BudgetForm.MARKDOWN
 
 
-def _is_unset(value: object) -> bool:
-    return not value
-
-
 def _is_null(value: object) -> bool:
     return value is None
 
 
 _FilterValues = Annotated[tuple[str, ...], Field(max_length=100)]
-_INTEGER = BeforeValidator(_require_integer)
 _NUMBER = BeforeValidator(_require_number)
 
 
@@ -118,8 +107,8 @@ class SourceChanged(BaseModel):
     source_id: SourceId
     root: str = Field(default="", max_length=MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
     paths: tuple[RelativePath, ...] = ()
-    git: GitFetchOptions | None = Field(default=None, exclude_if=lambda git: git is None)
-    pushed: GitPush | None = Field(default=None, exclude_if=lambda pushed: pushed is None)
+    git: GitFetchOptions | None = Field(default=None, exclude_if=_is_null)
+    pushed: GitPush | None = Field(default=None, exclude_if=_is_null)
 
 
 class SourceRemoved(BaseModel):
@@ -144,7 +133,7 @@ class SkillUpserted(BaseModel):
         default=None,
         min_length=1,
         max_length=MAX_EVENT_FILES,
-        exclude_if=lambda files: files is None,
+        exclude_if=_is_null,
     )
 
     @model_validator(mode="after")
@@ -210,21 +199,21 @@ class QueryAsked(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: str = ""
-    budget: Annotated[int, Field(ge=1, le=MAX_BUDGET), _INTEGER] | None = None
+    budget: Annotated[int, Field(ge=1, le=MAX_BUDGET), _NUMBER] | None = None
     budget_form: BudgetForm = Field(default=BudgetForm.MARKDOWN, exclude_if=_is_markdown)
-    top: Annotated[int, Field(ge=1, le=100), _INTEGER] | None = None
+    top: Annotated[int, Field(ge=1, le=100), _NUMBER] | None = None
     filters: QueryFilters = QueryFilters()
     without: tuple[str, ...] = ()
     explain: bool = Field(default=False, strict=True)
     explain_skills: Annotated[tuple[SkillId, ...], Field(max_length=MAX_EXPLAINED_SKILLS)] = Field(
-        default=(), exclude_if=_is_unset
+        default=(), exclude_if=not_
     )
-    session: SessionId = Field(default="", exclude_if=_is_unset)
-    resend: bool = Field(default=False, strict=True, exclude_if=_is_unset)
-    obstacle: str = Field(default="", exclude_if=_is_unset)
-    brief: bool = Field(default=False, strict=True, exclude_if=_is_unset)
-    pins: dict[SkillId, Annotated[int, Field(ge=1, le=2**63 - 1), _INTEGER]] = Field(
-        default={}, max_length=MAX_QUERY_PINS, exclude_if=_is_unset
+    session: SessionId = Field(default="", exclude_if=not_)
+    resend: bool = Field(default=False, strict=True, exclude_if=not_)
+    obstacle: str = Field(default="", exclude_if=not_)
+    brief: bool = Field(default=False, strict=True, exclude_if=not_)
+    pins: dict[SkillId, Annotated[int, Field(ge=1, le=2**63 - 1), _NUMBER]] = Field(
+        default={}, max_length=MAX_QUERY_PINS, exclude_if=not_
     )
     least_probability: Annotated[float, Field(ge=0, le=1), _NUMBER] | None = Field(
         default=None, exclude_if=_is_null

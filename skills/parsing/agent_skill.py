@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from config.errors import PermanentError
 from skills.parsing.json_yaml import JsonValue, parse_json_yaml
-from skills.parsing.strict_yaml import YamlError, YamlLimits
+from skills.parsing.strict_yaml import DEFAULT_LIMITS, YamlError
 from skills.skill_uri import is_skill_name
 
 MAX_DESCRIPTION_CHARACTERS = 1_024
@@ -61,7 +61,7 @@ def _read_mapping(lines: Sequence[str]) -> dict[str, JsonValue]:
     if end is None:
         raise FormatError("its frontmatter has no closing `---`")
     try:
-        value = parse_json_yaml("\n".join(lines[1:end]), YamlLimits())
+        value = parse_json_yaml("\n".join(lines[1:end]), DEFAULT_LIMITS)
     except YamlError as error:
         where = f"{error.reason}, line {error.line + 2}"
         raise FormatError(f"its frontmatter is not YAML that JSON can hold ({where})") from error

@@ -29,8 +29,8 @@ _BINARY_SHARE = 0.05
 _BROKEN_SHARE = 0.2
 """Share of replacement characters from which a file is of an unknown encoding."""
 
-_ALLOWED = 8
-"""Control and replacement characters allowed beyond these shares, up to half of a file."""
+_ALLOWED, _ALLOWED_SHARE = 8, 1 / 8
+"""Control and replacement characters allowed beyond these shares, up to an eighth of a file."""
 
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _CONFLICT = re.compile(r"<{7}(?: .*)?|={7}|>{7}(?: .*)?|\|{7}(?: .*)?")
@@ -136,7 +136,8 @@ def _gb18030(content: bytes) -> str | None:
 
 def _refuse_binary(path: str, text: str) -> None:
     size = len(text)
-    if len(_CONTROL.findall(text)) > min(_BINARY_SHARE * size + _ALLOWED, size / 2):
+    allowed = min(_ALLOWED, _ALLOWED_SHARE * size)
+    if len(_CONTROL.findall(text)) > _BINARY_SHARE * size + allowed:
         raise ParseError(path, 0, "the file is binary", "replace it by a Markdown text in UTF-8")
-    if text.count("\ufffd") > min(_BROKEN_SHARE * size + _ALLOWED, size / 2):
+    if text.count("\ufffd") > _BROKEN_SHARE * size + allowed:
         raise ParseError(path, 0, "the file is not text in a known encoding", "save it as UTF-8")

@@ -108,24 +108,17 @@ def _add_block(
 ) -> None:
     """Append a block's passages to the drafts, or join the block to the last draft."""
     before = drafts[-1] if drafts and drafts[-1].section == section else None
-    lead = _find_lead_in(block, before, drafts)
-    if block.type is BlockType.CODE:
-        for first, last in _split_code(lines, block):
-            size = _tokens(lines, first, last)
-            drafts.append(
-                _PassageDraft(PassageKind.CODE, section, first, last, size, block.language, lead)
-            )
-        return
-    tokens = _tokens(lines, block.first, block.last)
-    introduces = _introduces(lines, block)
-    if before is not None and _joins_previous(lines, block, before, tokens):
-        before.last = block.last
-        before.tokens += tokens
-        before.introduces = introduces
-        return
-    draft = _PassageDraft(_KINDS[block.type], section, block.first, block.last, tokens, "", lead)
-    draft.introduces = introduces
-    drafts.append(draft)
+    lead, introduces = _find_lead_in(block, before, drafts), _introduces(lines, block)
+    for first, last in _split_code(lines, block):
+        tokens = _tokens(lines, first, last)
+        if before is not None and _joins_previous(lines, block, before, tokens):
+            before.last = last
+            before.tokens += tokens
+            before.introduces = introduces
+            return
+        draft = _PassageDraft(_KINDS[block.type], section, first, last, tokens, block.language)
+        draft.lead, draft.introduces = lead, introduces
+        drafts.append(draft)
 
 
 def _joins_previous(
@@ -174,8 +167,8 @@ def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
 
 
 def _split_code(lines: Sequence[str], block: MarkdownBlock) -> list[tuple[int, int]]:
-    """Return the line ranges of a code block: the whole block, or chunks split at blank lines."""
-    if block.last - block.first + 1 <= MAX_CODE_LINES:
+    """Return the line ranges of a block: one, or for long code chunks split at blank lines."""
+    if block.type is not BlockType.CODE or block.last - block.first < MAX_CODE_LINES:
         return [(block.first, block.last)]
     chunks: list[tuple[int, int]] = []
     first, last, blank = block.first, block.first, False

@@ -139,7 +139,7 @@ def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
 def _is_strict_mapping(text: str, limits: YamlLimits) -> bool:
     """Return whether a text is a mapping in strict YAML, where a heading is a comment."""
     try:
-        return len(text) <= limits.max_bytes and bool(parse_strict_yaml(text, limits).mapping)
+        return len(text) <= limits.max_characters and bool(parse_strict_yaml(text, limits).mapping)
     except YamlError:
         return False
 
@@ -270,9 +270,9 @@ def _read(
 ) -> YamlMapping:
     kept = _drop_conflicts(lines[block.first - 1 : block.last], block.first, found)
     text = "\n".join(kept)
-    if len(text) > limits.max_bytes:
+    if len(text) > limits.max_characters:
         found.warn("frontmatter_long", block.first, "the frontmatter was cut at its size limit")
-        text = text[: limits.max_bytes]
+        text = text[: limits.max_characters]
     if block.syntax != "yaml":
         return _parse_toml_or_json(text, block, found)
     try:

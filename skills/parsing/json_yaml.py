@@ -7,12 +7,12 @@ the core schema has no dates.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TypeAlias
 
 import yaml
+from typing_extensions import override
 
-from skills.parsing.strict_yaml import YamlError, YamlLimits, get_line, parse_events
+from skills.parsing.strict_yaml import EventReader, YamlError, YamlLimits, get_line, parse_events
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
@@ -34,67 +34,31 @@ def parse_json_yaml(text: str, limits: YamlLimits) -> JsonValue:
     Errors are: a key that occurs twice or is not a text, an alias of a list or mapping, a tag other
     than `str`, and a number that is infinite or NaN.
     """
-    if len(text) > limits.max_bytes:
+    if len(text) > limits.max_characters:
         raise YamlError("longer than the limit", 0)
-    return _Reader(parse_events(text), limits).read_document()
+    value: JsonValue = _JsonReader(parse_events(text), limits).read_document()
+    return value
 
 
-class _Reader:
-    """Builds JSON values from parse events."""
+class _JsonReader(EventReader):
+    """Refuses what JSON cannot hold."""
 
-    def __init__(self, events: Iterator[yaml.Event], limits: YamlLimits) -> None:
-        self._events = events
-        self._limits = limits
-        self._anchors: dict[str, JsonValue] = {}
-        self._aliases = 0
-        self._values = 0
+    @override
+    def read_scalar(self, event: yaml.ScalarEvent) -> JsonValue:
+        return _to_json(event, get_line(event))
 
-    def read_document(self) -> JsonValue:
-        for event in self._events:
-            if not isinstance(event, yaml.StreamStartEvent | yaml.DocumentStartEvent):
-                return None if isinstance(event, yaml.StreamEndEvent) else self._read(event, 0)
-        return None
+    @override
+    def check_collection(self, event: yaml.CollectionStartEvent) -> None:
+        if event.tag:
+            raise YamlError("a tag", get_line(event))
 
-    def _read(self, event: yaml.Event, depth: int) -> JsonValue:
-        line = get_line(event)
-        self._values += 1
-        if depth > self._limits.max_depth or self._values > self._limits.max_values:
-            raise YamlError("nested too deeply or too many values", line)
-        if isinstance(event, yaml.AliasEvent):
-            return self._read_alias(event, line)
-        if isinstance(event, yaml.ScalarEvent):
-            value = _to_json(event, line)
-            if event.anchor:
-                self._anchors[event.anchor] = value
-            return value
-        if not isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent) or event.tag:
-            raise YamlError("a tag", line)
-        if isinstance(event, yaml.SequenceStartEvent):
-            items: list[JsonValue] = []
-            while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
-                items.append(self._read(inner, depth + 1))
-            return items
-        return self._read_mapping(depth)
-
-    def _read_mapping(self, depth: int) -> dict[str, JsonValue]:
-        mapping: dict[str, JsonValue] = {}
-        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            line = get_line(event)
-            key = self._read(event, depth + 1)
-            if not isinstance(key, str):
-                raise YamlError("a key that is not a text", line)
-            if key in mapping:
-                raise YamlError(f"the key {key[:80]!r} is given twice", line)
-            mapping[key] = self._read(next(self._events), depth + 1)
-        return mapping
-
-    def _read_alias(self, event: yaml.AliasEvent, line: int) -> JsonValue:
-        self._aliases += 1
-        if self._aliases > self._limits.max_aliases:
-            raise YamlError("too many aliases", line)
-        if event.anchor not in self._anchors:
-            raise YamlError("an alias that is not of a scalar", line)
-        return self._anchors[event.anchor]
+    @override
+    def add_pair(
+        self, mapping: dict[str, JsonValue], key: str, value: JsonValue, line: int
+    ) -> None:
+        if key in mapping:
+            raise YamlError(f"the key {key[:80]!r} is given twice", line)
+        mapping[key] = value
 
 
 def _to_json(event: yaml.ScalarEvent, line: int) -> JsonValue:

@@ -30,6 +30,7 @@ from skills.record import (
     SkillRecord,
 )
 from skills.scanner import SCANNER_VERSION
+from skills.token_count import count_tokens
 
 MAX_NAME_CHARACTERS = 64
 MAX_DESCRIPTION_CHARACTERS = 1024
@@ -175,7 +176,12 @@ def build_record(
 
 
 def _heading_tokens(body: SkillBody) -> int:
-    return sum(tooling.count_heading_tokens(section) for section in body.sections)
+    """Return the tokens of all headings, with their marks."""
+    return sum(
+        section.level + count_tokens(section.heading_path[-1])
+        for section in body.sections
+        if section.heading_line
+    )
 
 
 def _name(path: str, fields: FrontmatterFields, warnings: list[ParseWarning]) -> str:
@@ -184,7 +190,7 @@ def _name(path: str, fields: FrontmatterFields, warnings: list[ParseWarning]) ->
     if not isinstance(value, str):
         warnings.append(ParseWarning("name_not_text", 1, "the name is not a text"))
     name = " ".join(texts[0].split()) if texts else ""
-    if not name:
+    if not any(map(str.isalnum, name)):  # such as the bracket of a list that does not end
         name = path.rstrip("/").rsplit("/", 1)[-1] or "skill"
         warnings.append(ParseWarning("name_missing", 1, "no name; the folder's name is used"))
     if len(name) > MAX_NAME_CHARACTERS:
@@ -199,7 +205,7 @@ def _description(
     if not isinstance(value, str):
         warnings.append(ParseWarning("description_not_text", 1, "the description is not a text"))
     description = " ".join(" ".join(flatten_value(value)).split())
-    if not description:
+    if not any(map(str.isalnum, description)):
         warnings.append(
             ParseWarning(
                 "description_missing", 1, "no description; the first words of the body are used"

@@ -16,7 +16,7 @@ from skills.parsing.front_matter import parse_frontmatter
 from skills.parsing.front_matter_fields import FrontmatterFields
 from skills.parsing.markdown import BlockType, MarkdownBlock, parse_blocks
 from skills.parsing.normalise import SkillBody, build_record
-from skills.parsing.strict_yaml import YamlLimits
+from skills.parsing.strict_yaml import DEFAULT_LIMITS, YamlLimits
 from skills.record import ParsedSkill, ParseWarning, Passage, Section, SiblingFile
 from skills.roles import RoleClassifier
 
@@ -25,18 +25,12 @@ __all__ = ["ParseError", "ParseLimits", "parse_skill"]
 
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
-    """Limits of a SKILL.md. A file that exceeds max_bytes or max_passages raises ParseError.
-
-    A frontmatter that exceeds max_frontmatter_bytes (counted in characters) is cut; a frontmatter
-    that exceeds the YAML limits is parsed line by line.
-    """
+    """Limits of a SKILL.md. A file that exceeds max_bytes or max_passages raises ParseError; a
+    frontmatter that exceeds the limits of YAML is cut or parsed line by line."""
 
     max_bytes: int = 2_000_000
     max_passages: int = 20_000
-    max_frontmatter_bytes: int = 131_072
-    max_yaml_depth: int = 20
-    max_aliases: int = 50
-    max_yaml_values: int = 20_000
+    yaml: YamlLimits = DEFAULT_LIMITS
 
 
 def parse_skill(
@@ -57,7 +51,7 @@ def parse_skill(
     limits.
     """
     lines, warnings = _decode(path, content, limits.max_bytes)
-    front = parse_frontmatter(lines, _yaml_limits(limits))
+    front = parse_frontmatter(lines, limits.yaml)
     warnings += front.warnings
     warnings += _find_conflicts(lines, front.body_line)
     blocks = parse_blocks(lines, front.body_line)
@@ -98,15 +92,6 @@ def _decode(
     if not any(char.isalnum() for line in lines for char in line):
         raise ParseError(path, 0, "the file has no text", "write a name, a description and a body")
     return lines, warnings
-
-
-def _yaml_limits(limits: ParseLimits) -> YamlLimits:
-    return YamlLimits(
-        max_bytes=limits.max_frontmatter_bytes,
-        max_depth=limits.max_yaml_depth,
-        max_aliases=limits.max_aliases,
-        max_values=limits.max_yaml_values,
-    )
 
 
 def _classify(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import yaml
+from typing_extensions import override
 
 from skills.parsing.lenient_yaml import YamlMapping, YamlValue
 
@@ -17,10 +19,13 @@ _Loader = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
 class YamlLimits:
     """Limits of a frontmatter: characters, levels of nesting, uses of aliases, values."""
 
-    max_bytes: int = 131_072
+    max_characters: int = 131_072
     max_depth: int = 20
     max_aliases: int = 50
     max_values: int = 20_000
+
+
+DEFAULT_LIMITS = YamlLimits()
 
 
 class YamlError(Exception):
@@ -32,12 +37,12 @@ class YamlError(Exception):
         self.line = line
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class YamlDocument:
     """The mapping of a document, None if it is not a mapping, and (duplicate key, line) pairs."""
 
-    mapping: YamlMapping | None = None
-    duplicates: list[tuple[str, int]] = field(default_factory=list)
+    mapping: YamlMapping | None
+    duplicates: list[tuple[str, int]]
 
 
 def parse_strict_yaml(text: str, limits: YamlLimits) -> YamlDocument:
@@ -46,13 +51,11 @@ def parse_strict_yaml(text: str, limits: YamlLimits) -> YamlDocument:
     The first non-empty value of a duplicate key is kept. An alias may only refer to a scalar.
     Raises YamlError.
     """
-    result = YamlDocument()
-    value = _Reader(parse_events(text), limits, result).document()
-    if isinstance(value, dict):
-        result.mapping = value
-    elif value in ("", None):
-        result.mapping = {}
-    return result
+    reader = _TextReader(parse_events(text), limits)
+    value = reader.read_document()
+    if value in ("", None):
+        value = {}
+    return YamlDocument(value if isinstance(value, dict) else None, reader.duplicates)
 
 
 def parse_events(text: str) -> Iterator[yaml.Event]:
@@ -71,69 +74,93 @@ def get_line(event: yaml.Event) -> int:
     return event.start_mark.line if event.start_mark else 0
 
 
-class _Reader:
-    """Builds plain values from parse events."""
+class EventReader:
+    """Builds plain values from parse events, within limits. Subclasses convert the scalars, and
+    decide about tags and duplicate keys."""
 
-    def __init__(
-        self, events: Iterator[yaml.Event], limits: YamlLimits, into: YamlDocument
-    ) -> None:
+    def __init__(self, events: Iterator[yaml.Event], limits: YamlLimits) -> None:
         self._events = events
         self._limits = limits
-        self._duplicates = into.duplicates
-        self._anchors: dict[str, str] = {}
+        self._anchors: dict[str, Any] = {}
         self._aliases = 0
         self._values = 0
 
-    def document(self) -> YamlValue | None:
+    def read_document(self) -> Any:
+        """Return the value of the first document, None without one. Raises YamlError."""
         for event in self._events:
             if not isinstance(event, yaml.StreamStartEvent | yaml.DocumentStartEvent):
-                return None if isinstance(event, yaml.StreamEndEvent) else self._value(event, 0)
+                return None if isinstance(event, yaml.StreamEndEvent) else self._read(event, 0)
         return None
 
-    def _value(self, event: yaml.Event, depth: int) -> YamlValue:
-        line = get_line(event)
+    def read_scalar(self, event: yaml.ScalarEvent) -> Any:
+        """Return the value of a scalar."""
+        raise NotImplementedError
+
+    def check_collection(self, event: yaml.CollectionStartEvent) -> None:
+        """Raise YamlError for a list or mapping that is not allowed."""
+
+    def add_pair(self, mapping: dict[str, Any], key: str, value: Any, line: int) -> None:
+        """Add a pair to a mapping, which may have the key."""
+        raise NotImplementedError
+
+    def _read(self, event: yaml.Event, depth: int) -> Any:
         self._values += 1
         if depth > self._limits.max_depth or self._values > self._limits.max_values:
-            raise YamlError("nested too deeply or too many values", line)
+            raise YamlError("nested too deeply or too many values", get_line(event))
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event, line)
-        if isinstance(event, yaml.SequenceStartEvent):
-            items: list[YamlValue] = []
-            while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
-                items.append(self._value(inner, depth + 1))
-            return items
+            return self._read_alias(event)
+        if isinstance(event, yaml.ScalarEvent):
+            value = self.read_scalar(event)
+            if event.anchor:
+                self._anchors[event.anchor] = value
+            return value
+        if isinstance(event, yaml.CollectionStartEvent):
+            self.check_collection(event)
         if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(depth)
-        if not isinstance(event, yaml.ScalarEvent):
-            return ""
-        text = replace_invalid_characters(event.value)
-        if event.implicit[0] and not event.style and text in ("null", "~", "Null", "NULL"):
-            text = ""
-        if event.anchor:
-            self._anchors[event.anchor] = text
-        return text
+            return self._read_mapping(depth)
+        items = []
+        while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._read(inner, depth + 1))
+        return items
 
-    def _mapping(self, depth: int) -> YamlMapping:
-        mapping: YamlMapping = {}
+    def _read_mapping(self, depth: int) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            line = get_line(event)
-            key = self._value(event, depth + 1)
+            key = self._read(event, depth + 1)
             if not isinstance(key, str):
-                raise YamlError("a key that is not a scalar", line)
-            value = self._value(next(self._events), depth + 1)
-            if key in mapping:
-                self._duplicates.append((key[:80], line))
-            if not mapping.get(key):
-                mapping[key] = value
+                raise YamlError("a key that is not a text", get_line(event))
+            value = self._read(next(self._events), depth + 1)
+            self.add_pair(mapping, key, value, get_line(event))
         return mapping
 
-    def _alias(self, event: yaml.AliasEvent, line: int) -> str:
+    def _read_alias(self, event: yaml.AliasEvent) -> Any:
         self._aliases += 1
         if self._aliases > self._limits.max_aliases:
-            raise YamlError("too many aliases", line)
+            raise YamlError("too many aliases", get_line(event))
         if event.anchor not in self._anchors:
-            raise YamlError("an alias that is not of a scalar", line)
+            raise YamlError("an alias that is not of a scalar", get_line(event))
         return self._anchors[event.anchor]
+
+
+class _TextReader(EventReader):
+    """Keeps scalars as texts, and the first non-empty value of a duplicate key."""
+
+    def __init__(self, events: Iterator[yaml.Event], limits: YamlLimits) -> None:
+        super().__init__(events, limits)
+        self.duplicates: list[tuple[str, int]] = []
+
+    @override
+    def read_scalar(self, event: yaml.ScalarEvent) -> str:
+        text = replace_invalid_characters(event.value)
+        is_null = event.implicit[0] and not event.style and text in ("null", "~", "Null", "NULL")
+        return "" if is_null else text
+
+    @override
+    def add_pair(self, mapping: YamlMapping, key: str, value: YamlValue, line: int) -> None:
+        if key in mapping:
+            self.duplicates.append((key[:80], line))
+        if not mapping.get(key):
+            mapping[key] = value
 
 
 def replace_invalid_characters(text: str) -> str:

@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 
 from skills.parsing.front_matter_fields import FrontmatterFields, unique_texts
-from skills.record import Passage, PassageKind, Section, SiblingFile
+from skills.record import Passage, PassageKind, SiblingFile
 from skills.scanner.data_files import word_set
-from skills.token_count import count_tokens
 
 _FIELDS = ("tool-ecosystem", "framework", "frameworks", "python-tools", "stack", "packages", "bins")
 _SHELL = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "powershell", "ps1"})
@@ -83,10 +82,3 @@ def _commands(lines: Sequence[str], end: str) -> tuple[list[str], str]:
 def find_entrypoints(files: Sequence[SiblingFile]) -> tuple[str, ...]:
     """Return the paths of the folder's scripts, sorted."""
     return tuple(sorted(file.path for file in files if file.path.lower().endswith(_SCRIPT_ENDS)))
-
-
-def count_heading_tokens(section: Section) -> int:
-    """Return the tokens of a section's heading line, with its marks; 0 without a heading."""
-    if not section.heading_line:
-        return 0
-    return section.level + count_tokens(section.heading_path[-1])

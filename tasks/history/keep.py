@@ -23,7 +23,7 @@ sets."""
 
 def keep_superseded(services: Services, entries: Sequence[CatalogEntry]) -> None:
     """Copy the published revisions of these entries to the history; idempotent."""
-    published = {RevisionKey(entry.skill_id, entry.seq): entry.updated for entry in entries}
+    published = {entry.key: entry.updated for entry in entries}
     _copy(services, {key: when for key, when in published.items() if key.seq}, {})
 
 

@@ -25,6 +25,7 @@ from tasks.services import Services
 from tasks.sources.directory import DirectoryReader, resolve_root, to_parse_limits
 from tasks.sources.folder_rules import check_relative_path, no_skill_found
 from tasks.sources.protocol import SourceReader, SourceScan
+from tasks.sources.readers import ensure_source
 
 log = structlog.get_logger()
 
@@ -102,7 +103,7 @@ def sync_source(
     # A folder in which no skill was ever found does not become a source.
     is_source = bool(found.signatures or found.refused) or source.source_id in get_source_ids(graph)
     if is_source:
-        graph.save_source(source)
+        ensure_source(graph, source)
     deadline.check("plan")
     seq = graph.allocate_sequence(1)[0]
     trace_id = str(get_contextvars().get("trace_id", ""))

@@ -43,7 +43,7 @@ def embed_sections(
     try:
         yield_to_tasks(services, INGEST, EMBED_SKILLS)
         keys = [
-            RevisionKey(entry.skill_id, entry.seq)
+            entry.key
             for entry in services.graph.get_entries(skill_ids)
             if entry.state is SkillState.PUBLISHED and not entry.embedded
         ]

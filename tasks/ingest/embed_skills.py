@@ -27,7 +27,7 @@ def embed_skills(
     try:
         yield_to_tasks(services, INGEST)
         keys = [
-            RevisionKey(entry.skill_id, entry.seq)
+            entry.key
             for entry in services.graph.get_entries(skill_ids)
             if entry.state is SkillState.PUBLISHED and not entry.has_vectors
         ]

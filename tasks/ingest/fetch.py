@@ -30,7 +30,7 @@ from skills.events import (
 )
 from tasks.ingest.coalesce import MAX_EVENTS, EventBatch, collect_batches
 from tasks.ingest.diff import sync_source
-from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
+from tasks.ingest.event_outcome import fail_batch, fail_events_with_reason, record_outcome
 from tasks.ingest.next_tasks import needs_fetch, send_fetch, send_plan
 from tasks.metrics_recorder import TaskOutcome
 from tasks.policies import FETCH, Deadline
@@ -217,7 +217,7 @@ class _FetchRun:
                 )
             source = resolve_source(known, content)
         except PermanentError as error:
-            self._fail(batch, str(error))
+            fail_batch(self._services, batch, error)
             return None
         return _Fetch(batch, known, source, time.time())
 
@@ -249,7 +249,6 @@ class _FetchRun:
         """Sync the catalog with the fetched commit, and record the events."""
         services, batch = self._services, one.batch
         with bound_contextvars(trace_id=batch.trace_ids[0]), batch.start_span("fetch events"):
-            ended: TaskOutcome = "failed"
             failure: Exception | None = None
             try:
                 commit = transferred.result()
@@ -263,22 +262,15 @@ class _FetchRun:
                     return
                 failure = error
                 _record_failure(services, self._deadline, one, str(error))
-                usage = isinstance(error, UsageError)
-                self._fail(batch, f"{one.source.source_id}: {error}", usage=usage)
             except Exception as error:  # fails only this fetch
                 failure = error
-                log.exception("event failed unexpectedly", event_ids=batch.event_ids[:10])
-                fail_events(services, batch.event_ids, error)
-            else:
+            if failure is None:
                 record_outcome(services, batch, outcome)
-                log.info("event carried out", events=len(batch.event_ids), **outcome)
-                ended = "done"
+            else:
+                fail_batch(services, batch, failure, one.source.source_id)
+            ended: TaskOutcome = "done" if failure is None else "failed"
             record_batch(services, FETCH, batch, one.started, ended, failure)
             self._done += len(batch.event_ids)
-
-    def _fail(self, batch: EventBatch, reason: str, *, usage: bool = False) -> None:
-        log.warning("event failed", event_ids=batch.event_ids[:10], reason=reason)
-        fail_events_with_reason(self._services, batch.event_ids, reason, usage=usage)
 
     def _retry_if_not_pushed(self, one: _Fetch, commit: str) -> bool:
         """Schedule another fetch if the host does not serve the announced commit yet.

@@ -116,26 +116,25 @@ def _read(
     failures = reviewed.unreadable | {
         place: reason for place, reason in read.failures.items() if place[1].skill_id not in staying
     }
-    folders = {
-        place: folder
+    wanted = {
+        place: folder.content_hash
         for place, folder in read.folders.items()
         if place not in reviewed.new and place not in reviewed.unreadable
     }
     for place in (*read.folders, *read.failures):
         if (kept := staying.get(place[1].skill_id)) is not None:
-            folders[place] = SkillFolder(b"", (), kept.content_hash)  # is not parsed again
-    unchanged = _find_unchanged(services, folders)
+            wanted[place] = kept.content_hash
+    unchanged = _find_unchanged(services, wanted)
     for key in find_returned(services, read.folders, unchanged):
         del unchanged[key]
-    changed = {place: folder for place, folder in folders.items() if place[0] not in unchanged}
+    changed = {place: hashed for place, hashed in wanted.items() if place[0] not in unchanged}
     skills = []
     with span("ingest prepare", {"skillbus.skills": len(changed)}):
-        for (key, entry), outcome in _prepare(services, changed, staying, deadline):
+        for place, outcome in _prepare(services, changed, read.folders, staying, deadline):
             if isinstance(outcome, UnreadableSkill):
-                failures[key, entry] = outcome.reason
+                failures[place] = outcome.reason
             else:
-                content_hash = changed[key, entry].content_hash
-                skills.append(_SkillWork(key, entry, content_hash, outcome))
+                skills.append(_SkillWork(*place, changed[place], outcome))
     withdraw_gone(services, read.gone)
     _record_failures(services, failures)
     graph.record_held(_to_rows(dict.fromkeys(reviewed.new, HELD_REASON)))
@@ -156,16 +155,18 @@ def _to_rows(reasons: Mapping[PendingSkill, str]) -> list[tuple[RevisionKey, str
 
 def _prepare(
     services: Services,
+    changed: Mapping[PendingSkill, str],
     folders: Mapping[PendingSkill, SkillFolder],
     staying: Mapping[str, KeptRevision],
     deadline: Deadline,
 ) -> Iterator[tuple[PendingSkill, PreparedSkill | UnreadableSkill]]:
-    """Yield the outcome of each folder; for a skill that stays at a revision, that revision."""
-    completions = read_completions(services, [one.content_hash for one in folders.values()])
-    read = {place: folder for place, folder in folders.items() if place[1].skill_id not in staying}
+    """Yield the outcome of each changed skill, from its folder; for a skill that stays at a
+    revision, from that revision, which is not parsed again. changed: content hash by skill."""
+    completions = read_completions(services, list(changed.values()))
+    read = [place for place in changed if place[1].skill_id not in staying]
     requests = [
-        PreparationRequest(entry.path, folder, completions.get(folder.content_hash, ()))
-        for (_, entry), folder in read.items()
+        PreparationRequest(place[1].path, folders[place], completions.get(changed[place], ()))
+        for place in read
     ]
     outcomes = services.preparer.prepare(
         requests, make_preparation_settings(services.settings), deadline
@@ -173,23 +174,24 @@ def _prepare(
     for place, outcome in zip(read, outcomes, strict=True):
         services.coordinator.yield_to_queries()
         yield place, outcome
-    for place in folders:
+    for place, content_hash in changed.items():
         if (kept := staying.get(place[1].skill_id)) is not None:
-            stored = completions.get(kept.content_hash, ())
+            stored = completions.get(content_hash, ())
             yield place, prepare_parsed(kept.parsed.with_completions(stored))
 
 
 def _find_unchanged(
-    services: Services, folders: Mapping[PendingSkill, SkillFolder]
+    services: Services, wanted: Mapping[PendingSkill, str]
 ) -> dict[RevisionKey, str]:
     """Return the skills whose published revision would not change: key -> content hash.
 
-    The document of such a revision is complete and has the stored completions.
+    The document of such a revision is complete and has the stored completions. wanted: content
+    hash by skill.
     """
     same = {
-        RevisionKey(entry.skill_id, entry.seq): (key, folder.content_hash)
-        for (key, entry), folder in folders.items()
-        if entry.seq and folder.content_hash == entry.content_hash
+        entry.key: (key, content_hash)
+        for (key, entry), content_hash in wanted.items()
+        if entry.seq and content_hash == entry.content_hash
     }
     stored = services.index.complete_keys(list(same))
     published = {key: content_hash for key, (_, content_hash) in same.items() if key in stored}

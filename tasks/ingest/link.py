@@ -55,8 +55,7 @@ def _link_marked(services: Services, deadline: Deadline) -> int:
         if _is_half_over(deadline):
             break
         with _start_span(services, some):
-            services.linker.refresh(before_batch)
-            services.linker.relink(some, yield_to_queries, pending)
+            services.linker.relink(some, yield_to_queries, pending, before_batch)
         linked += len(some)
     return linked
 

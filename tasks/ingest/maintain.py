@@ -205,10 +205,7 @@ def request_reingest(services: Services, skill_ids: Sequence[str]) -> int:
         graph = services.graph
         # Before the entries are read: a skill that is removed meanwhile does not come back.
         seq = graph.allocate_sequence(1)[0]
-        wanted = [
-            (entry.skill_id, entry.source_id, entry.path) for entry in graph.get_entries(skill_ids)
-        ]
-        graph.request_ingest(wanted, seq)
+        graph.request_ingest([entry.place for entry in graph.get_entries(skill_ids)], seq)
     return len(skill_ids)
 
 
@@ -227,16 +224,10 @@ def request_completions(services: Services) -> int:
     lacking: set[RevisionKey] = set()
     for batch in batches(entries, _COMPLETION_BATCH):
         services.coordinator.yield_to_queries()
-        lacking |= find_lacking(
-            services, {RevisionKey(one.skill_id, one.seq): one.content_hash for one in batch}
-        )
+        lacking |= find_lacking(services, {one.key: one.content_hash for one in batch})
         if len(lacking) >= _MAX_RECOMPLETED:
             break
-    wanted = [
-        (one.skill_id, one.source_id, one.path)
-        for one in entries
-        if RevisionKey(one.skill_id, one.seq) in lacking
-    ][:_MAX_RECOMPLETED]
+    wanted = [one.place for one in entries if one.key in lacking][:_MAX_RECOMPLETED]
     if wanted:
         graph.request_ingest(wanted, seq)
         log.info("ingest requested for completions", skills=len(wanted))

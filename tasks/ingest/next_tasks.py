@@ -147,7 +147,7 @@ def pause_failed(services: Services, task: TaskPolicy, skill_id: str, reason: st
     """Have `drop_paused` leave out the present revision of a skill for a day: it would fail again
     each time."""
     for entry in services.graph.get_entries([skill_id]):
-        name = _pause_name(task, RevisionKey(entry.skill_id, entry.seq))
+        name = _pause_name(task, entry.key)
         services.coordinator.pause(name, reason, _FAILED_SECONDS)
 
 

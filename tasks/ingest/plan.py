@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-import structlog
 from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError, UsageError
@@ -24,7 +23,7 @@ from skills.record import RevisionKey
 from tasks.history.keep import withdraw
 from tasks.ingest.coalesce import EventBatch, collect_batches
 from tasks.ingest.diff import get_source_ids, sync_source
-from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
+from tasks.ingest.event_outcome import fail_batch, fail_events_with_reason, record_outcome
 from tasks.ingest.next_tasks import needs_fetch, send_fetch, send_link, send_plan
 from tasks.metrics_recorder import TaskOutcome
 from tasks.policies import PLAN, Deadline, DeadlineExceededError
@@ -40,8 +39,6 @@ from tasks.sources.uploads.install import (
     make_upload_source,
 )
 from tasks.sources.uploads.store import UPLOAD_KIND, upload_root
-
-log = structlog.get_logger()
 
 _SLOW_SECONDS = 86_400.0
 _MAX_RUN_SECONDS = 3.0
@@ -160,23 +157,11 @@ def _process_batch(
         if had_time and isinstance(error, DeadlineExceededError):
             services.coordinator.pause(_slow_name(batch), str(error), _SLOW_SECONDS)
         return "passing", error
-    except PermanentError as error:
-        log.warning("event failed", event_ids=batch.event_ids[:10], reason=str(error))
-        usage = isinstance(error, UsageError)
-        fail_events_with_reason(services, batch.event_ids, str(error), usage=usage)
-        return "failed", error
     except Exception as error:  # fails only this batch
-        log.exception("event failed unexpectedly", event_ids=batch.event_ids[:10])
-        fail_events(services, batch.event_ids, error)
+        fail_batch(services, batch, error)
         return "failed", error
     record_outcome(services, batch, outcome)
-    log.info("event carried out", events=len(batch.event_ids), **outcome, **_other_traces(batch))
     return "done", None
-
-
-def _other_traces(batch: EventBatch) -> dict[str, object]:
-    """Return a log field with the trace ids of the batch's other events."""
-    return {"also_traces": batch.trace_ids[1:]} if batch.trace_ids[1:] else {}
 
 
 def _apply_source_change(

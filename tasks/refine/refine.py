@@ -18,7 +18,6 @@ from typing_extensions import override
 from config.errors import PermanentError, TransientError
 from graph.records import SkillState
 from search.protocol import StoredRevision
-from skills.record import RevisionKey
 from tasks.ingest.embed_sections import lower_thread_priority
 from tasks.ingest.next_tasks import defer_refine, drop_paused, pause_failed, send_refine
 from tasks.language_model.protocol import InvalidAnswerError, ModelUnavailableError
@@ -74,7 +73,7 @@ def _refine_batch(
     if services.language_model is None or services.answers is None or not settings.offline_stages:
         return {}
     published = [
-        RevisionKey(entry.skill_id, entry.seq)
+        entry.key
         for entry in services.graph.get_entries(skill_ids)
         if entry.state is SkillState.PUBLISHED
     ]

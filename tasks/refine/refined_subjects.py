@@ -9,6 +9,7 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from skills.batches import batches
 from tasks.language_model.answer_store import AnswerStore, RefinementKind
 
 _BATCH = 500
@@ -29,8 +30,8 @@ class RefinedSubjects:
         with self._lock:
             seen = self._seen.setdefault(kind, {})
             unseen = [subject for subject in dict.fromkeys(subjects) if subject not in seen]
-        for start in range(0, len(unseen), _BATCH):
-            found = answers.get_refinements(kind, unseen[start : start + _BATCH])
+        for some in batches(unseen, _BATCH):
+            found = answers.get_refinements(kind, some)
             reasons = {one: _read_reasons(document) for one, document in found.items()}
             with self._lock:
                 seen.update(reasons)

@@ -9,7 +9,6 @@ from graph.entry_filter import EntryFilter
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
 from skills.batches import batches
-from skills.record import RevisionKey
 from tasks.coordination.protocol import Coordinator
 from tasks.ingest.next_tasks import drop_paused, send_refine
 from tasks.language_model.answer_store import AnswerStore, RefinementKind
@@ -82,7 +81,7 @@ def _select_to_send(
     coordinator: Coordinator, groups: Iterable[Sequence[CatalogEntry]]
 ) -> list[str]:
     """Return the first MAX_SENT ids of several lists of entries, without paused revisions."""
-    keys = sorted({RevisionKey(entry.skill_id, entry.seq) for group in groups for entry in group})
+    keys = sorted({entry.key for group in groups for entry in group})
     kept = (
         key.skill_id
         for some in batches(keys, MAX_SENT)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 from config.errors import TransientError, UsageError
 from config.settings import Settings
+from graph.protocol import Catalog
 from graph.records import Source
 from tasks.sources.directory import DirectoryReader
 from tasks.sources.git.reader import open_git_reader
@@ -115,3 +117,14 @@ class ReaderPool:
                 self._unavailable[source_id] = error
                 raise
         return self._opened[source_id]
+
+
+def ensure_source(graph: Catalog, source: Source) -> None:
+    """Add a source to the catalog, unless it is there: the time of its last sync stays.
+
+    Raises UsageError if the catalog has another source under its id.
+    """
+    known = find_source(graph.list_sources(), source.source_id)
+    wanted = replace(source, last_success=known.last_success) if known else source
+    if wanted != known:
+        graph.save_source(wanted)

@@ -77,4 +77,4 @@ def request_ingest(graph: SkillGraph, entry: CatalogEntry) -> None:
     """
     if entry.state is not SkillState.REMOVED:
         seq = graph.allocate_sequence(1)[0]
-        graph.request_ingest([(entry.skill_id, entry.source_id, entry.path)], seq)
+        graph.request_ingest([entry.place], seq)

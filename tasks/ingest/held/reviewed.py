@@ -155,8 +155,7 @@ def request_decided(services: Services) -> int:
             key = RevisionKey(entry.skill_id, record.seq)
             wanted += [entry] if history.find_kept([key]) else []
     if wanted:
-        places = [(one.skill_id, one.source_id, one.path) for one in wanted]
-        services.graph.request_ingest(places, seq)
+        services.graph.request_ingest([one.place for one in wanted], seq)
     return len(wanted)
 
 
@@ -193,9 +192,10 @@ def _find_kept(services: Services, entry: CatalogEntry, reviews: Reviews) -> Kep
             return rescan_kept(one)
     if not entry.seq:
         return None
-    key = RevisionKey(entry.skill_id, entry.seq)
-    stored = services.index.get_revisions([key]).get(key)
+    stored = services.index.get_revisions([entry.key]).get(entry.key)
     if stored is not None:
-        return rescan_kept(KeptRevision(key, stored.content_hash, stored.parsed, entry.updated))
+        return rescan_kept(
+            KeptRevision(entry.key, stored.content_hash, stored.parsed, entry.updated)
+        )
     same = (one for one in history if one.content_hash == entry.content_hash)
     return next(map(rescan_kept, same), None)

@@ -36,5 +36,5 @@ def main() -> None:
                 except Exception:  # the parent decides how to handle a broken skill
                     outcome = BrokenPreparation(traceback.format_exc())
                 connection.send(outcome)
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):  # the parent has ended, maybe in the middle of a message
             return

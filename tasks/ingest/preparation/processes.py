@@ -54,14 +54,14 @@ class _Child:
     ) -> Iterator[PreparedSkill | UnreadableSkill]:
         try:
             self._connection.send((requests, settings))
-        except (BrokenPipeError, ConnectionError) as error:
+        except OSError as error:
             raise _ChildEndedError from error
         for number in range(len(requests)):
             if not self._connection.poll(deadline.remaining()):
                 raise DeadlineExceededError("read: a skill was not parsed within the time limit")
             try:
                 outcome = self._connection.recv()
-            except (EOFError, ConnectionError) as error:
+            except (EOFError, OSError) as error:  # it may end in the middle of a message
                 if number == 0:
                     raise _ChildEndedError from error
                 raise PermanentError("the process that parses skills was killed") from error

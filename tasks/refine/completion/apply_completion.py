@@ -45,11 +45,7 @@ def _request_ingest(services: Services, key: RevisionKey) -> bool:
     graph = services.graph
     # Before the entry is read: a skill that is removed meanwhile does not come back.
     seq = graph.allocate_sequence(1)[0]
-    wanted = [
-        (entry.skill_id, entry.source_id, entry.path)
-        for entry in graph.get_entries([key.skill_id])
-        if entry.seq == key.seq
-    ]
+    wanted = [one.place for one in graph.get_entries([key.skill_id]) if one.seq == key.seq]
     if wanted:
         graph.request_ingest(wanted, seq)
     return bool(wanted)

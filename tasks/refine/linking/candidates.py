@@ -17,7 +17,6 @@ from graph.records import SkillState
 from graph.skill_names import normalise_name
 from search.protocol import Filters, LexicalSearch, StoredRevision
 from search.text.tokens import tokenize
-from skills.record import RevisionKey
 from tasks.refine.linking.lines import SkillText
 from tasks.services import Services
 
@@ -78,7 +77,7 @@ def _possible_names(skill: SkillText) -> Iterator[str]:
     texts = [skill.description, *(line.text for line in skill.lines)]
     for text in texts:
         for match in _MARKED.finditer(text):
-            yield normalise_name(next(group for group in match.groups() if group).strip("/@ "))
+            yield normalise_name(match[match.lastindex or 0].strip("/@ "))
         yield from map(normalise_name, _COMPOUND.findall(text))
     prose = [skill.description, *(line.text for line in skill.lines if not line.code)]
     for text in prose:
@@ -127,7 +126,7 @@ def find_declared(services: Services, skill_id: str) -> Iterable[str]:
 def read_published(services: Services, skill_ids: Sequence[str]) -> list[StoredRevision]:
     """Return the published revisions of these skills, in this order."""
     entries = {
-        entry.skill_id: RevisionKey(entry.skill_id, entry.seq)
+        entry.skill_id: entry.key
         for entry in (services.graph.get_entries(skill_ids) if skill_ids else ())
         if entry.seq and entry.state is SkillState.PUBLISHED
     }

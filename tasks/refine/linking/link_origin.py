@@ -13,6 +13,7 @@ import structlog
 from config.settings import Settings
 from graph.links.audiences import Audiences
 from graph.links.linker import is_from_verdict
+from skills.batches import batches
 from tasks.language_model.answer_store import RefinementKind
 from tasks.services import Services
 
@@ -60,8 +61,8 @@ def mark_for_changed_origin(services: Services) -> int:
     entries = [entry for entry in graph.get_entries() if entry.seq]
     marked = {entry.skill_id for entry in entries if entry.content_hash in contents}
     published = [entry.skill_id for entry in entries]
-    for start in range(0, len(published), _BATCH_SKILLS):
-        owned = graph.get_owned_links(published[start : start + _BATCH_SKILLS])
+    for some in batches(published, _BATCH_SKILLS):
+        owned = graph.get_owned_links(some)
         marked.update(owner for owner, links in owned.items() if any(map(is_from_verdict, links)))
     graph.mark_for_linking(sorted(marked))
     graph.set_link_origin(origin)

@@ -10,6 +10,7 @@ import structlog
 from config.errors import PermanentError
 from graph.records import Source
 from skills.events import SkillUpserted
+from tasks.sources.readers import ensure_source
 from tasks.sources.uploads.staging import iter_text_members, write_packages
 from tasks.sources.uploads.store import (
     UPLOAD_KIND,
@@ -39,7 +40,7 @@ def install_packages(services: Services, source_id: str, event_ids: Iterable[str
     packages = [one for one in event_ids if is_package_id(one)]
     if not packages:
         return
-    services.graph.save_source(make_upload_source(source_id))
+    ensure_source(services.graph, make_upload_source(source_id))
     store = open_upload_store(services.settings)
     for package in packages:
         try:
@@ -60,7 +61,7 @@ def install_skill_files(services: Services, content: SkillUpserted) -> str:
         skills = place / "skills"
         members = iter_text_members(content.files or {})
         contents = write_packages(services.settings, place, skills, source_id, path, members)
-        services.graph.save_source(make_upload_source(source_id))
+        ensure_source(services.graph, make_upload_source(source_id))
         store.create_source(source_id)
         for skill in contents.skills:
             store.install_skill(source_id, skill, skills / package_file_name(skill))

@@ -141,7 +141,7 @@ def test_a_query_with_pins_that_cannot_be_is_refused_before_it_starts(
         ({KILN: 999_999}, 400, "is not kept"),
         ({"crafts:none": 1}, 400, "no skill"),
         ({KILN: 0}, 422, "greater than or equal to 1"),
-        ({KILN: "1"}, 422, "whole number"),
+        ({KILN: "1"}, 422, "must be a number"),
         ({"no id": 1}, 422, "is not a skill id"),
     ):
         answer = client.post("/v1/queries", json={"task": TASK, "pins": pins})

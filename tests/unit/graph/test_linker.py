@@ -301,7 +301,7 @@ def test_reading_the_library_goes_on_where_it_was_stopped(
             read.append(1)
 
         with suppress(_StoppedError):
-            linker.refresh(stop_at_the_third_batch)
+            linker.relink([("lib:s7", 0)], before_batch=stop_at_the_third_batch)
         runs.append(len(batches))
         if runs[-1] < 2:
             break

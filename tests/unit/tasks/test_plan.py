@@ -504,6 +504,21 @@ def test_a_source_that_takes_too_long_does_not_hold_up_the_others(
     assert len(services.journal.list_open_jobs("event")) == 1
 
 
+def test_the_time_of_the_last_sync_stays_while_the_next_one_fails(
+    root: Path, services: Services
+) -> None:
+    put(root / "a" / "SKILL.md")
+    services.run(everything(root))
+    [synced] = services.graph.list_sources()
+    services.accept(new_event(everything(root, "a"), "skillbus/test"))
+    deadline = EndingDeadline(60)
+    deadline.ended = True
+    with pytest.raises(TransientError):
+        plan(services, deadline, services.journal.list_open_jobs("event"))  # type: ignore[arg-type]
+    assert services.graph.list_sources() == [synced]
+    assert synced.last_success
+
+
 def test_an_event_stays_open_if_the_stores_are_closed_while_it_is_carried_out(
     root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:

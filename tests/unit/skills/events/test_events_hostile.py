@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from config.errors import UsageError
 from skills.bundle.model import BundlePassage, BundleSkill, LeftOutSkill, Revision
@@ -43,6 +44,7 @@ from skills.events import (
     SkillUpserted,
     SourceChanged,
     SourceRemoved,
+    describe_validation_error,
     new_event,
     parse_event,
     parse_request,
@@ -393,7 +395,7 @@ def test_members_cannot_take_the_place_of_methods() -> None:
 
 
 def test_data_that_cannot_be_written_is_refused() -> None:
-    for value in ("\ud800", object(), b"x"):
+    for value in (object(), b"x"):
         with pytest.raises(ValueError, match="cannot be written as JSON"):
             Event(id="1", source="x", type=SOURCE_CHANGED, data={"source_id": "a", "b": value})
     deep: list[Any] = []
@@ -401,6 +403,25 @@ def test_data_that_cannot_be_written_is_refused() -> None:
         deep = [deep]
     with pytest.raises(ValueError, match="cannot be written as JSON"):
         Event(id="1", source="x", type=SOURCE_CHANGED, data={"source_id": "a", "b": deep})
+
+
+@pytest.mark.parametrize(
+    ("members", "place"),
+    [
+        ({"data": {"source_id": "a", "b": "\ud800"}}, "line 1 column [0-9]+: "),
+        ({"id": "\udc00"}, "line 1 column [0-9]+: "),
+    ],
+)
+def test_a_lone_surrogate_is_named_in_every_form_of_an_event(
+    members: dict[str, Any], place: str
+) -> None:
+    reason = r"a lone surrogate \(\\ud800 to \\udfff\) is no character; leave it out, or send"
+    with pytest.raises(UsageError, match=f"^not a CloudEvents 1.0 object: {place}{reason}"):
+        parse_event(envelope(**members))
+    with pytest.raises(ValidationError) as caught:
+        Event.model_validate(json.loads(envelope(**members)))
+    [field] = members
+    assert re.match(f"{field}: {reason}", describe_validation_error(caught.value))
 
 
 def test_numbers_that_json_lacks_do_no_harm() -> None:

@@ -5,7 +5,7 @@ from skills.parsing.front_matter import Frontmatter, parse_frontmatter
 from skills.parsing.lenient_yaml import YamlMapping, parse_lenient_yaml
 from skills.parsing.strict_yaml import YamlLimits
 
-LIMITS = YamlLimits(max_bytes=10_000, max_depth=5, max_aliases=3, max_values=100)
+LIMITS = YamlLimits(max_characters=10_000, max_depth=5, max_aliases=3, max_values=100)
 
 
 def read(text: str) -> Frontmatter:

@@ -75,6 +75,14 @@ def test_a_missing_name_is_the_folder() -> None:
     assert parse_skill("", b"text").record.name == "skill"
 
 
+@pytest.mark.parametrize("broken", ["[", "{", '"-"', "-", "@"])
+def test_a_value_without_letters_and_digits_counts_as_missing(broken: str) -> None:
+    parsed = parse(f"---\nname: {broken}\ndescription: {broken}\n---\nThis opens every file.\n")
+    assert parsed.record.name == "sheet"
+    assert parsed.record.description == "This opens every file."
+    assert {"name_missing", "description_missing"} <= {one.code for one in parsed.warnings}
+
+
 def test_a_missing_description_is_the_first_paragraph() -> None:
     parsed = parse("---\nname: a\n---\n# Title\n\n- item\n\nThis opens every file.\n")
     assert parsed.record.description == "This opens every file."

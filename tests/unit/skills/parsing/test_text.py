@@ -64,6 +64,7 @@ def test_nul_is_replaced_and_its_line_reported() -> None:
         b"\xff\xd8\xff\xe0",
         b"\0\xff\0\xff\0",
         b"\xff\xff\xff\0\xff",
+        b"\1\2\3 hello\xff",
     ],
 )
 def test_a_binary_file_is_refused(content: bytes) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 from collections.abc import Iterator
+from multiprocessing import Pipe
 
 import pytest
 
 from config.errors import PermanentError
 from skills.parsing.parse_skill import ParseLimits
+from tasks.ingest.preparation import child
 from tasks.ingest.preparation.prepare import (
     LocalPreparer,
     PreparationRequest,
@@ -48,9 +51,9 @@ def child_of(preparer: ProcessPreparer) -> _Child:
 
 
 def test_processes_prepare_what_a_thread_would(preparer: ProcessPreparer) -> None:
-    local = list(LocalPreparer().prepare(REQUESTS, SETTINGS, Deadline(60)))
+    local = list(LocalPreparer().prepare(REQUESTS, SETTINGS, Deadline(3_600)))
     for _ in range(2):
-        shared = list(preparer.prepare(REQUESTS, SETTINGS, Deadline(60)))
+        shared = list(preparer.prepare(REQUESTS, SETTINGS, Deadline(3_600)))
         assert isinstance(shared[-1], UnreadableSkill)
         assert "the file has no text" in shared[-1].reason
         assert shared[-1] == local[-1]
@@ -68,21 +71,33 @@ def test_few_skills_start_no_process() -> None:
         raise AssertionError(f"a process was started for {connection}")
 
     preparer = ProcessPreparer(refuse, lambda: False)  # type: ignore[arg-type]
-    assert len(list(preparer.prepare(REQUESTS[:3], SETTINGS, Deadline(60)))) == 3
+    assert len(list(preparer.prepare(REQUESTS[:3], SETTINGS, Deadline(3_600)))) == 3
     preparer.close()
 
 
 def test_a_killed_process_is_replaced(preparer: ProcessPreparer) -> None:
-    outcomes = preparer.prepare(REQUESTS, SETTINGS, Deadline(60))
+    outcomes = preparer.prepare(REQUESTS, SETTINGS, Deadline(3_600))
     next(outcomes)
     list(outcomes)
     os.kill(child_of(preparer)._process.pid, signal.SIGKILL)
     child_of(preparer)._process.wait()
-    assert len(list(preparer.prepare(REQUESTS, SETTINGS, Deadline(60)))) == len(REQUESTS)
+    assert len(list(preparer.prepare(REQUESTS, SETTINGS, Deadline(3_600)))) == len(REQUESTS)
+
+
+def test_a_parent_that_is_killed_within_a_message_ends_its_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = Pipe()
+    with theirs:
+        monkeypatch.setattr("sys.argv", ["child", str(os.dup(theirs.fileno()))])
+    monkeypatch.setattr("os.nice", lambda _: None)
+    os.write(ours.fileno(), struct.pack("!i", 100) + b"the beginning")
+    ours.close()
+    child.main()
 
 
 def test_closing_ends_the_processes(preparer: ProcessPreparer) -> None:
-    list(preparer.prepare(REQUESTS, SETTINGS, Deadline(60)))
+    list(preparer.prepare(REQUESTS, SETTINGS, Deadline(3_600)))
     process = child_of(preparer)._process
     preparer.close()
     assert process.poll() is not None
@@ -91,11 +106,11 @@ def test_closing_ends_the_processes(preparer: ProcessPreparer) -> None:
 def test_a_skill_that_breaks_the_parser_is_named(preparer: ProcessPreparer) -> None:
     broken = PreparationRequest("odd", None)  # type: ignore[arg-type]
     with pytest.raises(PermanentError, match=r"odd breaks the parser(.|\n)*AttributeError"):
-        list(preparer.prepare([*REQUESTS, broken], SETTINGS, Deadline(60)))
+        list(preparer.prepare([*REQUESTS, broken], SETTINGS, Deadline(3_600)))
 
 
 def test_time_that_is_over_ends_the_process(preparer: ProcessPreparer) -> None:
-    list(preparer.prepare(REQUESTS, SETTINGS, Deadline(60)))
+    list(preparer.prepare(REQUESTS, SETTINGS, Deadline(3_600)))
     process = child_of(preparer)._process
     with pytest.raises(DeadlineExceededError, match="not parsed within"):
         list(preparer.prepare(REQUESTS, SETTINGS, Deadline(1e-9)))

@@ -252,6 +252,7 @@ def test_a_task_on_the_socket_that_is_not_text_is_refused(local: TestClient) -> 
     kind = {"Content-Type": "application/json"}
     refused = local.post("/v1/answers", content=b'{"task": "\\ud800"}', headers=kind)
     assert refused.status_code == 422
+    assert "a lone surrogate" in refused.json()["detail"]
 
 
 def test_deliveries_to_unknown_hosts_share_a_limit(client: TestClient) -> None:
