@@ -186,6 +186,8 @@ def render_header(rank: int, skill: BundleSkill) -> str:
         if files:
             listed = ", ".join(quote_value(file.removeprefix(folder)) for file in files)
             facts.append(f"{kind}: {listed}")
+    if skill.further_files:
+        facts.append(f"further files in its folder: {skill.further_files}")
     listed = "\n".join(f"- {fact}" for fact in facts)
     return f"## {rank}. {title}\n\n{listed}\n"
 
