@@ -17,7 +17,7 @@ from skills.bundle.model import (
     WithheldSkill,
 )
 from skills.skill_policy import PolicyViolation
-from tasks.query.choose import ChosenSkill, SkillChoice
+from tasks.query.choose import ChosenSkill, SkillChoice, is_evident
 from tasks.query.context import QueryContext
 from tasks.query.ranking import Ranking, WithheldHit, estimate_probabilities
 from tasks.query.select_passages import SkillPassages
@@ -114,9 +114,8 @@ def collect_withheld(
     settings = context.services.settings
     found = filter_considered(ranking.withheld, context.top, settings.choice.relative)
     considered = sorted(found, key=lambda hit: (hit.rank, -hit.relative_score))
-    if considered and context.is_on("floor"):
-        whole = _estimate_with_withheld(context, ranking)
-        considered = considered if whole.is_evident(settings.choice) else []
+    if considered and not is_evident(context, _estimate_with_withheld(context, ranking)):
+        considered = []
     ranks = {hit.skill_id: place + hit.rank for place, hit in enumerate(considered, 1)}
     violations = {hit.skill_id: hit.violation for hit in considered} | choice.withheld
     named = settings.policy.name_withheld
