@@ -66,7 +66,7 @@ class BudgetForm(StrEnum):
 
 
 # A query tries bundles with more or fewer passages; most passages are in several of them.
-@lru_cache(maxsize=1 << 9)
+@lru_cache(maxsize=1 << 12)
 def _count_passage(passage: BundlePassage) -> int:
     return count_tokens(render_passage(passage))
 
