@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -190,12 +190,3 @@ def pack_records(records: Mapping[RevisionKey, ForwardRecord]) -> PackedRecords:
         excluding=np.repeat(np.arange(len(found)), [len(one.excluded) for one in found]),
         hubness=np.full(len(found), np.nan),
     )
-
-
-def split_terms(records: PackedRecords, field: str) -> Iterable[TermIds]:
-    """Yield the terms that each record has in a field."""
-    present = records.counts[:, FIELDS.index(field)] > 0
-    start = 0
-    for end in records.terms.ends.tolist():
-        yield records.terms.values[start:end][present[start:end]]
-        start = end

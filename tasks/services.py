@@ -27,14 +27,12 @@ from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.outcomes.links.links_from_use import LinksFromUse
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
-from tasks.query.process_state.last_access import LastAccess
+from tasks.query.process_state.durations import DurationEstimate, StageDurations
 from tasks.query.process_state.passage_vectors import PassageVectorCache
 from tasks.query.process_state.past_tasks import PastTasks
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.review_cache import ReviewCache
 from tasks.query.process_state.revision_facts import RevisionFactCache
-from tasks.query.process_state.stage_durations import StageDurations
-from tasks.query.process_state.time_budget import DurationEstimate
 from tasks.query.process_state.usage import UsageCounter
 from tasks.refine.refined_subjects import RefinedSubjects
 
@@ -113,7 +111,6 @@ class Services:
     stage_durations: StageDurations = field(default_factory=StageDurations)
     circuit_breakers: CircuitBreakers | None = None
     fact_cache: RevisionFactCache = field(default_factory=RevisionFactCache)
-    last_access: LastAccess = field(default_factory=LastAccess)
     passage_vectors: PassageVectorCache = field(default_factory=PassageVectorCache)
     refined: RefinedSubjects = field(default_factory=RefinedSubjects)
     stopping: threading.Event = field(default_factory=threading.Event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 
 import numpy as np
 
@@ -191,14 +192,19 @@ class SimilarityScores:
     def best(self, more: int = 0) -> list[ScoredLink]:
         """Return candidates for the skill's lists.
 
-        For each type and audience, these are the best K + `more`, including ties with the last.
+        For each type and audience, these are the best K + `more` by `rank_key`.
         """
         found: list[ScoredLink] = []
         for kind, weights in self.weights.items():
-            linked = np.flatnonzero(weights > 0)
-            for places in self._split(linked):
-                last = _kth_highest(weights[places], self.settings.max_links(kind) + more)
-                found += self._scored(kind, places[weights[places] >= last].tolist())
+            count = self.settings.max_links(kind) + more
+            for places in self._split(np.flatnonzero(weights > 0)):
+                last = _kth_highest(weights[places], count)
+                above = places[weights[places] > last].tolist()
+                # A skill may have thousands of copies, which all tie.
+                tied = places[weights[places] == last]
+                by_id = zip(self.ids[tied].tolist(), tied.tolist(), strict=True)
+                first = [place for _, place in nsmallest(count - len(above), by_id)]
+                found += self._scored(kind, [*above, *first])
         return found
 
     def _split(self, places: Rows) -> list[Rows]:
@@ -221,8 +227,9 @@ class SimilarityScores:
         """Return skill -> link with which this skill enters, stays in or ties with its list."""
         found: list[ScoredLink] = []
         for kind, weights in self.weights.items():
-            places = np.flatnonzero((weights > 0) & (weights >= self.entry_weights[kind])).tolist()
-            found += self._scored(kind, (one for one in places if self.ids[one] not in excluded))
+            places = np.flatnonzero((weights > 0) & (weights >= self.entry_weights[kind]))
+            by_id = zip(self.ids[places].tolist(), places.tolist(), strict=True)
+            found += self._scored(kind, [place for one, place in by_id if one not in excluded])
         return {one.skill_id: one for one in found}
 
     def links_with(self, skill_ids: Iterable[str]) -> dict[str, ScoredLink]:

@@ -24,6 +24,7 @@ from search.blob_codec import (
 )
 from search.local.completed_engine import CompletedEngine
 from search.local.engine_documents import OWN_TEXT, read_documents
+from search.local.forward_pack_follower import RowKeys
 from search.local.local_records import LocalRecords
 from search.local.main_delta_engine import MainDeltaEngine
 from search.local.packs.column_pack import PackWriter
@@ -31,7 +32,6 @@ from search.local.packs.forward_pack import forward_format
 from search.local.packs.section_pack import section_format
 from search.local.packs.vector_pack import vector_format
 from search.local.revision_store import RevisionStore
-from search.local.row_keys import RowKeys
 from search.local.section_matrix import SectionMatrix
 from search.local.tantivy_engine import EngineDocument
 from search.local.vector_matrix import VectorMatrix

@@ -19,13 +19,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from search.packed_records import PackedRecords, split_terms
+from search.packed_records import PackedRecords
+from search.protocol import FIELDS
 from search.scoring.field_matches import find_matches
 from search.scoring.library_statistics import LibraryStatistics
 from search.text.background_frequencies import load_background
 from search.text.query_understanding import Understanding
 
 Floats = npt.NDArray[np.float64]
+
+_DESCRIPTION = FIELDS.index("description")
 
 RIVALS = 20
 """Number of candidates that the features read; only these get a probability."""
@@ -133,15 +136,13 @@ def match_descriptions(
 ) -> Floats:
     """Return the share of the idf mass of each skill's description that the task has, float64
     (n,)."""
-    wanted = np.sort(understanding.ids)
-    shares = np.zeros(len(records))
-    for place, terms in enumerate(split_terms(records, "description")):
-        mass = statistics.idf(terms).astype(np.float64)
-        total = float(mass.sum())
-        if total and len(wanted):
-            near = np.minimum(wanted.searchsorted(terms), len(wanted) - 1)
-            shares[place] = float(mass[wanted[near] == terms].sum()) / total
-    return shares
+    described = records.counts[:, _DESCRIPTION] > 0
+    terms, owners = records.terms.values[described], records.terms.owners[described]
+    mass = statistics.idf(terms).astype(np.float64)
+    total = np.bincount(owners, weights=mass, minlength=len(records))
+    mass *= np.isin(terms, understanding.ids)
+    shared = np.bincount(owners, weights=mass, minlength=len(records))
+    return np.asarray(shared / np.maximum(total, 1e-9), dtype=np.float64)
 
 
 def match_terms(understanding: Understanding, records: PackedRecords) -> Floats:

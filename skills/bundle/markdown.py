@@ -89,6 +89,16 @@ def render_markdown(bundle: Bundle, read_more: str = READ_IN_FILE) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def render_answer(bundle: Bundle) -> str:
+    """Return the Markdown with the id of the query below it, which is not counted as its tokens."""
+    return render_markdown(bundle) + render_query_id(bundle.query_id)
+
+
+def render_query_id(query_id: str) -> str:
+    """Return the end of an answer as text, by which its reader reports outcomes."""
+    return f"\nquery_id: {query_id}\n"
+
+
 def _render_preamble(bundle: Bundle, read_more: str) -> str:
     """Return the introduction of the bundle; short if the session has sent it before."""
     if bundle.reason and not bundle.skills:
@@ -188,6 +198,8 @@ def render_header(rank: int, skill: BundleSkill) -> str:
         if files:
             listed = ", ".join(quote_value(file.removeprefix(folder)) for file in files)
             facts.append(f"{kind}: {listed}")
+    if skill.further_files:
+        facts.append(f"further files in its folder: {skill.further_files}")
     listed = "\n".join(f"- {fact}" for fact in facts)
     return f"## {rank}. {title}\n\n{listed}\n"
 

@@ -81,6 +81,9 @@ class BundleSkill(BundleModel):
     passages: tuple[BundlePassage, ...] = ()
     scripts: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    further_files: int = Field(
+        default=0, ge=0, description="files of its folder that are not listed"
+    )
     left_out: LeftOutPassages = LeftOutPassages()
     paged_by: Literal["vectors", "words", "whole"] = Field(
         default="vectors",

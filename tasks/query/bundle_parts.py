@@ -1,8 +1,7 @@
-"""Parts of a bundle: skills, their links, skills left out, and withheld skills."""
+"""Parts of a bundle besides its skills: links, probability, skills left out or withheld."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,41 +12,20 @@ from search.scoring.probability import RIVALS
 from skills.bundle.escaping import quote_value
 from skills.bundle.model import (
     BundleLink,
-    BundlePassage,
-    BundleSkill,
-    DidNotFit,
-    LeftOutPassages,
     LeftOutSkill,
-    Revision,
-    SafetySummary,
     Withheld,
     WithheldSkill,
 )
-from skills.headings import heading_paths_from_title
-from skills.passages import OpenFences, get_line_ranges
-from skills.record import ParsedSkill, SafetyFinding
 from skills.skill_policy import PolicyViolation
-from tasks.query.choose import ChosenSkill, SkillChoice
+from tasks.query.choose import ChosenSkill, SkillChoice, is_evident
 from tasks.query.context import QueryContext
 from tasks.query.ranking import Ranking, WithheldHit, estimate_probabilities
-from tasks.query.select_passages import SkillPassages, find_short_lead_ins
-from tasks.query.session.unsent import find_sent_passages, subtract_lines
-from tasks.sources.protocol import SKILL_FILE
+from tasks.query.select_passages import SkillPassages
 
-_MAX_DESCRIPTION_CHARACTERS = 300
-_MAX_FILES = 12
-_MAX_FINDINGS = 3
 _MAX_LINKS = 20
 _MAX_LEFT_OUT = 5
 _MAX_WITHHELD_NAMED = 50
 """Maximum withheld skills that a bundle names; its count includes all."""
-_SCRIPTS = (".py", ".sh", ".js", ".ts", ".rb", ".pl", ".ps1", ".R", ".jl", ".go", ".bat")
-_MARKUP = 1.1
-"""Ratio of the tokens of sent passages with their tags to the tokens of their text."""
-
-_HEADER_TOKENS = 150
-"""Estimated tokens of the header of a skill."""
-
 _LINK_PRIORITY = {
     LinkType.CONFLICT: 0,
     LinkType.DEPENDENCY: 1,
@@ -56,108 +34,6 @@ _LINK_PRIORITY = {
     LinkType.ALTERNATIVE: 4,
     LinkType.SEMANTIC: 5,
 }
-
-
-def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) -> BundleSkill:
-    """Return a skill of the bundle with these passages, and a summary of its parts that are left
-    out."""
-    revision = skill_passages.revision
-    parsed, record, skill_id = revision.parsed, revision.parsed.record, revision.key.skill_id
-    kept = {*add_lead_ins(parsed, indexes), *find_sent_passages(parsed, skill_passages.sent)}
-    rest = [passage for passage in parsed.passages if passage.index not in kept]
-    spans = get_line_ranges(parsed, [passage.index for passage in rest], context=False)
-    paths = [file.path for file in record.files]
-    scripts = [path for path in paths if path in record.entrypoints or path.endswith(_SCRIPTS)]
-    others = [path for path in paths if path not in scripts]
-    folder = skill_passages.path.removesuffix(SKILL_FILE)
-    worst = sorted(record.safety, key=lambda finding: -finding.level)
-    return BundleSkill(
-        skill_id=skill_id,
-        name=record.name,
-        description=_truncate(record.description),
-        source=skill_id.partition(":")[0],
-        path=skill_passages.path,
-        revision=Revision(seq=revision.key.seq, content_hash=revision.content_hash),
-        licence=record.licence,
-        language=record.language,
-        score=round(skill_passages.chosen.score, 4),
-        probability=round_probability(skill_passages.chosen.probability),
-        needed_by=skill_passages.chosen.needed_by,
-        why=skill_passages.chosen.why,
-        safety=SafetySummary(
-            level=record.safety_level,
-            reasons=tuple(map(_format_finding, worst[:_MAX_FINDINGS])),
-        ),
-        passages=tuple(_render_passages(parsed, indexes, skill_passages.sent)),
-        scripts=tuple(folder + path for path in scripts[:_MAX_FILES]),
-        references=tuple(folder + path for path in others[:_MAX_FILES]),
-        left_out=LeftOutPassages(
-            passages=len(rest),
-            tokens=sum(passage.tokens for passage in rest),
-            lines=tuple(spans),
-        ),
-        paged_by=skill_passages.selected_by,
-        detail="continued"
-        if skill_passages.sent
-        else ("brief" if skill_passages.brief else "full"),
-    )
-
-
-def add_lead_ins(parsed: ParsedSkill, indexes: Iterable[int]) -> set[int]:
-    """Return the passages with their short lead-ins, which are sent with what they introduce."""
-    found = set(indexes)
-    return found | find_short_lead_ins(parsed, found)
-
-
-def _render_passages(
-    parsed: ParsedSkill, indexes: Sequence[int], before: frozenset[int]
-) -> Iterator[BundlePassage]:
-    """Yield the line ranges to send, without lines that were sent before.
-
-    A heading is sent with a passage right below it and between passages; elsewhere it is only in
-    `heading_path`.
-    """
-    ranges = get_line_ranges(parsed, sorted(add_lead_ins(parsed, indexes)), context=False)
-    extended = _extend_to_headings(parsed, ranges)
-    paths, fences = heading_paths_from_title(parsed), OpenFences(parsed)
-    for first, last in subtract_lines(parsed, extended, before) if before else extended:
-        # A scan for each range would take a minute for a skill with 20,000 passages.
-        start = bisect_left(parsed.passages, first, key=lambda passage: passage.last_line)
-        end = bisect_right(parsed.passages, last, key=lambda passage: passage.first_line)
-        inside = parsed.passages[start:end]
-        if not inside:
-            continue  # headings between passages that were sent before
-        yield BundlePassage(
-            first_line=first,
-            last_line=last,
-            heading_path=paths[inside[0].section],
-            roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
-            text=parsed.text(first, last),
-            open_fence=fences.find(first),
-        )
-
-
-def _extend_to_headings(
-    parsed: ParsedSkill, ranges: Sequence[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Return the ranges, each extended to the heading right above it; joins ranges with only
-    headings and blank lines between them."""
-    headings = {section.heading_line for section in parsed.sections}
-    extended: list[tuple[int, int]] = []
-    for first, last in ranges:
-        end = extended[-1][1] if extended else 0
-        between = [n for n in range(end + 1, first) if parsed.lines[n - 1].strip()]
-        if extended and headings.issuperset(between):
-            extended[-1] = (extended[-1][0], last)
-        else:
-            is_below = bool(between) and between[-1] in headings
-            extended.append((between[-1] if is_below else first, last))
-    return extended
-
-
-def _format_finding(finding: SafetyFinding) -> str:
-    file = f"{finding.file} " if finding.file else ""
-    return f"{file}line {finding.line}: {finding.reason}"
 
 
 def estimate_bundle(ranking: Ranking, held: Sequence[ChosenSkill]) -> float | None:
@@ -176,13 +52,6 @@ def estimate_bundle(ranking: Ranking, held: Sequence[ChosenSkill]) -> float | No
 def round_probability(probability: float | None) -> float | None:
     """Return a probability with four decimals."""
     return None if probability is None else round(probability, 4)
-
-
-def _truncate(text: str) -> str:
-    flat = " ".join(text.split())
-    if len(flat) <= _MAX_DESCRIPTION_CHARACTERS:
-        return flat
-    return flat[: _MAX_DESCRIPTION_CHARACTERS - 1] + "…"
 
 
 def build_bundle_link(link: Link) -> BundleLink:
@@ -233,28 +102,6 @@ def list_left_out(context: QueryContext, choice: SkillChoice) -> list[LeftOutSki
     ]
 
 
-def summarise_unsent(
-    selected: Sequence[SkillPassages], allocated: Sequence[Sequence[int] | None]
-) -> DidNotFit | None:
-    """Return a summary of the needed passages of the chosen skills that are not allocated; None if
-    nothing is missing.
-
-    allocated: passage indexes by skill, None for a skill that is not sent. Tags and headers of
-    missing passages are estimated.
-    """
-    skills = passages = tokens = 0
-    for skill, indexes in zip(selected, allocated, strict=True):
-        sent = add_lead_ins(skill.revision.parsed, indexes or ())
-        missing = [index for index in skill.passages[: skill.enough] if index not in sent]
-        skills += indexes is None and not skill.sent
-        passages += len(missing)
-        tokens += sum(skill.revision.parsed.passages[index].tokens for index in missing)
-    if not skills and not passages:
-        return None
-    more = round(tokens * _MARKUP) + skills * _HEADER_TOKENS
-    return DidNotFit(skills=skills, passages=passages, tokens=more)
-
-
 def collect_withheld(
     context: QueryContext, ranking: Ranking, choice: SkillChoice
 ) -> tuple[Withheld, str]:
@@ -267,9 +114,8 @@ def collect_withheld(
     settings = context.services.settings
     found = filter_considered(ranking.withheld, context.top, settings.choice.relative)
     considered = sorted(found, key=lambda hit: (hit.rank, -hit.relative_score))
-    if considered and context.is_on("floor"):
-        whole = _estimate_with_withheld(context, ranking)
-        considered = considered if whole.is_evident(settings.choice) else []
+    if considered and not is_evident(context, _estimate_with_withheld(context, ranking)):
+        considered = []
     ranks = {hit.skill_id: place + hit.rank for place, hit in enumerate(considered, 1)}
     violations = {hit.skill_id: hit.violation for hit in considered} | choice.withheld
     named = settings.policy.name_withheld

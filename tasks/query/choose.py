@@ -91,7 +91,9 @@ def is_evident(context: QueryContext, ranking: Ranking) -> bool:
     """Return whether there is enough evidence to answer with ranked skills."""
     if not ranking.hits:
         return False
-    return not context.is_on("floor") or ranking.is_evident(context.services.settings.choice)
+    least = context.services.settings.choice.least_probability
+    known = ranking.probability
+    return not context.is_on("floor") or known is None or known >= least
 
 
 def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 from config.errors import TransientError, UsageError
 from config.language_model_settings import ModelStage
@@ -23,7 +23,6 @@ from tasks.history.query_pins import read_pinned
 from tasks.policies import QUERY, Deadline
 from tasks.query.degradation import Degradations, with_fallbacks
 from tasks.query.explanation.rank_recorder import RankRecorder
-from tasks.query.language_model.calls import ModelCalls
 from tasks.query.policy_filter import PolicyFilter
 from tasks.query.session.state import NO_SESSION, Asker, SessionState, load_session
 from tasks.services import Services
@@ -64,6 +63,21 @@ class StageTimings:
         with span(f"query {stage}"):
             yield
         self.milliseconds[stage] = round((time.perf_counter() - started) * 1000, 2)
+
+
+@dataclass(slots=True)
+class ModelCalls:
+    """Time and reports of the model's calls in one query.
+
+    seconds: time left for further calls. reports: by stage, for `explain`.
+    """
+
+    seconds: float
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def report(self, stage: ModelStage, **details: object) -> None:
+        """Add details of a stage to its report."""
+        self.reports.setdefault(stage, {}).update(details)
 
 
 @dataclass(frozen=True, slots=True)

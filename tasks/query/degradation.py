@@ -25,8 +25,7 @@ from search.protocol import (
     Vector,
 )
 from skills.record import ParsedSkill, RevisionKey, SafetyFinding, SkillRecord
-from tasks.query.process_state.circuit_breaker import CircuitBreaker
-from tasks.query.process_state.last_access import LastAccess
+from tasks.query.process_state.circuit_breaker import CircuitBreaker, CircuitBreakers
 from tasks.services import Services
 
 K = TypeVar("K")
@@ -97,7 +96,7 @@ def with_fallbacks(services: Services, degradations: Degradations) -> Services:
     if breakers is None:
         return services
     index = DegradingIndex(services.index, breakers.index, degradations)
-    graph = DegradingGraph(services.graph, breakers.graph, degradations, services.last_access)
+    graph = DegradingGraph(services.graph, breakers, degradations)
     # These views have the methods that a query calls, and no method that changes the library.
     return replace(services, index=cast(SearchIndex, index), graph=cast(SkillGraph, graph))
 
@@ -173,15 +172,10 @@ class DegradingGraph:
     """A `SkillGraph` for one query: links and entries that cannot be read are left out."""
 
     def __init__(
-        self,
-        graph: SkillGraph,
-        breaker: CircuitBreaker,
-        degradations: Degradations,
-        last_access: LastAccess,
+        self, graph: SkillGraph, breakers: CircuitBreakers, degradations: Degradations
     ) -> None:
         self._graph = graph
-        self._last_access = last_access
-        self._breaker = breaker
+        self._breakers = breakers
         self._degradations = degradations
 
     def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
@@ -198,14 +192,14 @@ class DegradingGraph:
 
         Raises TransientError if this process has not read them yet.
         """
+        breakers = self._breakers
         try:
-            return self._last_access.remember(self._breaker.call(self._graph.read_access))
+            breakers.last_access = breakers.graph.call(self._graph.read_access)
         except TransientError as error:
             self._degradations.add(_LINKS_UNKNOWN, error)
-            known = self._last_access.get()
-            if known is None:
+            if breakers.last_access is None:
                 raise
-            return known
+        return breakers.last_access
 
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         """Return entries; none if the catalog does not answer."""
@@ -221,7 +215,7 @@ class DegradingGraph:
 
     def _read_or_degrade(self, read: Callable[[], T], nothing: T) -> T:
         try:
-            return self._breaker.call(read)
+            return self._breakers.graph.call(read)
         except TransientError as error:
             self._degradations.add(_LINKS_UNKNOWN, error)
             return nothing

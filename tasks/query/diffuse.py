@@ -10,7 +10,7 @@ from config.settings import DiffusionSettings
 from graph.pagerank import ReadAdjacency, normalise_seeds, personalised_pagerank
 from graph.records import Adjacency, LinkType
 from skills.record import RevisionKey
-from tasks.query.ranking import RankedSkill, Ranking
+from tasks.query.ranking import DiffusionStart, RankedSkill, Ranking
 
 _FIXED_PLACES = 2
 """Number of first places that links do not change."""
@@ -31,6 +31,7 @@ def diffuse(
     read_rows: ReadAdjacency,
     pointers: Mapping[str, int],
     in_use: Sequence[str] = (),
+    epoch: int = 0,
 ) -> Ranking:
     """Return the ranking by score + weight * spread * mass that arrived over links.
 
@@ -41,13 +42,13 @@ def diffuse(
     own spread (the score at place 3 less that at place 30). The first two places stay; skills that
     no candidate stage found are added when they are among the `pointers` (skill_id -> seq). in_use:
     skills that the agent works with; half of the mass flows from them, in equal parts, and the
-    other half from the best candidates.
+    other half from the best candidates. epoch: of the catalog before links are read.
 
     Companions of a seed also get, without diffusion, the share of the seed's past tasks in which
     both helped, times the seed's part of the seeds' mass. This is not divided among them as mass
     is: a task may need all of them.
     """
-    hits, seeds = ranking.hits, weigh_seeds(ranking, settings, in_use)
+    hits, seeds = ranking.hits, _weigh_seeds(ranking, settings, in_use)
     if not seeds:
         return ranking
     rows: dict[str, Adjacency] = {}
@@ -58,7 +59,8 @@ def diffuse(
         return found
 
     inflow = personalised_pagerank(seeds, read_and_keep, settings).inflow
-    together = _weigh_companions(normalise_seeds(seeds), rows)
+    start = DiffusionStart(normalise_seeds(seeds), epoch)
+    together = _weigh_companions(start.seeds, rows)
     fixed = {hit.key.skill_id for hit in hits[:_FIXED_PLACES]}
     unit = settings.weight * _spread(hits)
     used = unit * settings.companions
@@ -75,11 +77,12 @@ def diffuse(
     candidates = [*hits[_FIXED_PLACES:], *_found_over_links(ranking, pointers, bonuses)]
     moved = [_with_bonus(hit, bonuses.get(hit.key.skill_id, _NO_BONUS)) for hit in candidates]
     moved.sort(key=lambda hit: (-hit.score, hit.key))
-    return replace(ranking, hits=(*hits[:_FIXED_PLACES], *_restore_named_formats(hits, moved)))
+    hits = (*hits[:_FIXED_PLACES], *_restore_named_formats(hits, moved))
+    return replace(ranking, hits=hits, diffusion=start)
 
 
-def weigh_seeds(
-    ranking: Ranking, settings: DiffusionSettings, in_use: Sequence[str] = ()
+def _weigh_seeds(
+    ranking: Ranking, settings: DiffusionSettings, in_use: Sequence[str]
 ) -> dict[str, float]:
     """Return the weights of the skills that mass flows from; none if diffusion would move
     nothing."""

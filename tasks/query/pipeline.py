@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
-from graph.pagerank import normalise_seeds
 from search.protocol import Filters, Vector
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
@@ -13,12 +11,12 @@ from tasks.policies import Deadline
 from tasks.query.assemble import assemble, assemble_no_hit
 from tasks.query.choose import choose, is_evident
 from tasks.query.context import QueryContext, StageTimings, check_query
-from tasks.query.diffuse import diffuse, weigh_seeds
+from tasks.query.diffuse import diffuse
 from tasks.query.explanation.explain import explain
 from tasks.query.explanation.explain_skills import explain_skills
 from tasks.query.language_model.show_model_roles import show_model_roles
 from tasks.query.memory.recall import add_reasons, add_remembered, nudge, recall
-from tasks.query.ranking import DiffusionStart, Ranking, TaskQuery, estimate_probabilities
+from tasks.query.ranking import Ranking, TaskQuery, estimate_probabilities
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
 from tasks.query.retrieve import retrieve, score
@@ -162,17 +160,14 @@ def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
     epoch = services.library.epoch
     # Skills that are added over links would bypass the filters of a request.
     linkable = services.library.latest.pointers if context.filters == Filters() else {}
-    diffused = diffuse(
+    return diffuse(
         ranking,
         settings,
         lambda ids: services.graph.get_adjacency(ids, settings.fan_out),
         linkable,
         in_use,
+        epoch,
     )
-    if not context.request.explain:
-        return diffused
-    seeds = normalise_seeds(weigh_seeds(ranking, settings, in_use))
-    return replace(diffused, diffusion=DiffusionStart(seeds, epoch)) if seeds else diffused
 
 
 def _is_unlikely(request: QueryAsked, bundle: Bundle) -> bool:

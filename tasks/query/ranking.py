@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from config.settings import ChoiceSettings
 from search.protocol import Vector
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.memory_evidence import SkillEvidence
@@ -140,7 +139,7 @@ class Ranking:
     the task with both vectors of each candidate that has them. refused: the best candidates that
     are excluded because they did not serve in the session. remembered: evidence of near past tasks
     about skills, by skill_id. least_score: the lowest score of any candidate with evidence,
-    including those behind the hits. diffusion: its start, only for an explained query.
+    including those behind the hits. diffusion: its start, None if it moved nothing.
     """
 
     understanding: Understanding
@@ -158,10 +157,6 @@ class Ranking:
     remembered: Mapping[str, SkillEvidence] = field(default_factory=dict)
     least_score: float = 0.0
     diffusion: DiffusionStart | None = None
-
-    def is_evident(self, settings: ChoiceSettings) -> bool:
-        """Return whether the library is likely enough to have a skill for the task."""
-        return self.probability is None or self.probability >= settings.least_probability
 
 
 def build_ranking(query: TaskQuery, scored: ScoredCandidates, limit: int | None = None) -> Ranking:

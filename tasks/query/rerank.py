@@ -20,7 +20,7 @@ from search.scoring.score_candidates import predict_linearly
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
-from tasks.query.process_state.time_budget import Clock, TimeBudget, TimeBudgetExceededError
+from tasks.query.process_state.durations import Clock, TimeBudget, TimeBudgetExceededError
 from tasks.query.ranking import RankedSkill, Ranking
 
 Scores = npt.NDArray[np.float64]

@@ -11,13 +11,13 @@ from config.errors import UsageError
 from search.protocol import StoredRevision
 from skills.bundle.escaping import quote_value
 from skills.bundle.markdown import format_line_ranges, render_left_out_lines, render_skill
-from skills.bundle.model import BundlePassage, LeftOutPassages
+from skills.bundle.model import BundlePassage
 from skills.headings import heading_paths_from_title
 from skills.passages import OpenFences
 from skills.record import ParsedSkill
 from skills.token_count import count_tokens
-from tasks.query.bundle_parts import build_bundle_skill
 from tasks.query.choose import ChosenSkill
+from tasks.query.filling.bundle_skill import build_header
 from tasks.query.select_passages import SkillPassages
 from tasks.query.session.unsent import LineRange, to_ranges
 from workers.mcp.results import MAX_BUDGET, SkillText, count_result_tokens
@@ -138,12 +138,9 @@ def _text(
     unsent_tokens: int,
 ) -> SkillText:
     chosen = ChosenSkill(revision.key.skill_id, 0.0, ("read by its id",))
-    skill = build_bundle_skill(SkillPassages(chosen, revision, path, (), "whole"), ()).model_copy(
-        update={
-            "passages": tuple(_passages(revision.parsed, to_ranges(sent))),
-            "left_out": LeftOutPassages(),
-        }
-    )
+    passages = tuple(_passages(revision.parsed, to_ranges(sent)))
+    header = build_header(SkillPassages(chosen, revision, path, (), "whole"))
+    skill = header.model_copy(update={"passages": passages})
     parts = [FRAME.format(path=quote_value(path)), render_skill(1, skill)]
     next_lines = format_line_ranges(to_ranges(unsent))
     if next_lines:

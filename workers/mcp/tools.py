@@ -35,6 +35,7 @@ from config.errors import (
 from config.settings import Settings
 from skills.access import Reader
 from skills.bundle.budget_form import BudgetForm
+from skills.bundle.markdown import render_query_id
 from skills.bundle.model import Bundle
 from skills.bundle.rejection import RejectionReason
 from skills.events import (
@@ -334,7 +335,7 @@ def _build_tool_result(result: FoundSkills | SkillText | ReportedOutcome) -> Cal
     """Return a result in both forms: as text, and as structured content, which holds the text."""
     text = result.text
     if isinstance(result, FoundSkills):  # a client that shows only the text reports outcomes too
-        text += f"\nquery_id: {result.query_id}\n"
+        text += render_query_id(result.query_id)
     return CallToolResult(
         content=[TextContent(type="text", text=text)],
         structured_content=result.model_dump(mode="json"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skills.bundle.model import Bundle
+from tasks.query.choose import is_evident
 from tasks.query.context import QueryContext
 from tasks.query.memory.explain_memory import explain_memory
 from tasks.query.read_chosen import ChosenRevisions
@@ -57,13 +58,13 @@ def list_verdicts(
     """Return skill and `in: …` or `out: …` of each of the first `limit` candidates, by default
     all."""
     settings, decided = context.services.settings.choice, explain_choice(chosen, bundle)
-    is_evident = chosen.ranking.is_evident(settings) or not context.is_on("floor")
+    has_evidence = is_evident(context, chosen.ranking)
     verdicts = []
     for hit in chosen.ranking.hits[:limit]:
         skill_id = hit.key.skill_id
         if skill_id in decided:
             verdict = decided[skill_id]
-        elif bundle.status == "NO_SKILL_HIT" and not is_evident:
+        elif bundle.status == "NO_SKILL_HIT" and not has_evidence:
             verdict = "out: the library is unlikely to have a skill for the task"
         elif hit.probability is not None and hit.probability < settings.least_further:
             verdict = "out: unlikely to be right for the task"

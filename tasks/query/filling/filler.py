@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 from graph.records import Link
 from skills.bundle.budget_form import BudgetForm
-from skills.bundle.markdown import render_header, render_passage
-from skills.bundle.model import Bundle, BundlePassage, BundleSkill, LeftOutSkill
+from skills.bundle.markdown import render_header
+from skills.bundle.model import Bundle, BundleSkill, DidNotFit, LeftOutSkill
 from skills.bundle.token_budget import BudgetItem
-from skills.headings import heading_paths_from_title
-from skills.record import ParsedSkill
 from skills.token_count import count_tokens
-from tasks.query.bundle_parts import (
-    add_lead_ins,
-    build_bundle_link,
-    build_bundle_skill,
-    summarise_unsent,
-)
-from tasks.query.select_passages import MAX_LEAD_IN_TOKENS, SkillPassages
+from tasks.query.bundle_parts import build_bundle_link
+from tasks.query.filling.bundle_skill import BundleSkillBuilder, add_lead_ins
+from tasks.query.select_passages import SkillPassages
 
 _LEFT_OUT_LINE_TOKENS = 30
 """Estimated tokens of a skill that is only named as left out."""
 
 _MIN_WORTH = 1e-6
 """Minimum worth of a skill, since `BudgetItem` needs one above 0."""
+
+_MARKUP = 1.1
+"""Ratio of the tokens of sent passages with their tags to the tokens of their text."""
+
+_HEADER_TOKENS = 150
+"""Estimated tokens of the header of a skill."""
 
 _NOTHING_NEW = "what the task needs was sent earlier in this session"
 _NOTHING_NEW_FITS = (
@@ -38,41 +37,6 @@ def _find_owner(before: Sequence[SkillPassages], skill_id: str) -> int:
     """Return the place of the skill with this id, -1 if it is missing."""
     places = {skill.chosen.skill_id: place for place, skill in enumerate(before)}
     return places.get(skill_id, -1)
-
-
-def _passage_costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int]:
-    """Return the tokens of passages sent alone, with heading and lead-in: an upper bound of their
-    tokens when merged.
-
-    The tags around a passage are counted once per section; rendering each passage for its cost
-    would take as long as the rest of the bundle.
-    """
-    paths = heading_paths_from_title(parsed)
-    around: dict[int, int] = {}
-    costs = {}
-    for index in indexes:
-        passage = parsed.passages[index]
-        if passage.section not in around:
-            around[passage.section] = _markup_tokens(paths[passage.section])
-        costs[index] = around[passage.section] + passage.tokens
-        lead_in = parsed.passages[passage.lead_in].tokens if passage.lead_in >= 0 else 0
-        if 0 < lead_in <= MAX_LEAD_IN_TOKENS:
-            apart = passage.lead_in != index - 1
-            costs[index] += lead_in + apart * around[passage.section]
-    return costs
-
-
-def _markup_tokens(path: tuple[str, ...]) -> int:
-    """Return the tokens of a passage's tags and heading, with the widest line numbers."""
-    line = 10**6
-    empty = BundlePassage(
-        first_line=line - 1,
-        last_line=line,
-        heading_path=path,
-        roles=(),
-        text=f"###### {path[-1]}" if path else "",
-    )
-    return count_tokens(render_passage(empty))
 
 
 class BundleFiller:
@@ -98,36 +62,24 @@ class BundleFiller:
         self._form = form
         self._shell = shell
         self._links = links
-        self._sent: dict[tuple[int, tuple[int, ...]], BundleSkill] = {}
+        self._builders = list(map(BundleSkillBuilder, skills))
         self._tokens: dict[tuple[int, tuple[int, ...], int], int] = {}
         self.items = [self._make_item(place) for place in range(len(skills))]
 
     def _make_item(self, place: int) -> BudgetItem:
-        skill = self.skills[place]
-        costs = _passage_costs(skill.revision.parsed, skill.passages)
+        skill, builder = self.skills[place], self._builders[place]
         return BudgetItem(
-            count_tokens(render_header(99, self._build(place, ()))) + _LEFT_OUT_LINE_TOKENS,
+            count_tokens(render_header(99, builder.header)) + _LEFT_OUT_LINE_TOKENS,
             max(skill.chosen.worth, _MIN_WORTH),
-            [(index, costs[index]) for index in skill.passages],
+            builder.list_costs(),
             skill.enough,
             skill.sufficiency,
             skill.first,
             _find_owner(self.skills[:place], skill.chosen.needed_by),
         )
 
-    def _build(self, place: int, indexes: Sequence[int]) -> BundleSkill:
-        """Return the skill at a place with these passages; its tokens are not counted."""
-        key = place, tuple(indexes)
-        if key not in self._sent:
-            skill = self.skills[place]
-            parsed = skill.revision.parsed
-            if len(add_lead_ins(parsed, indexes)) == len(parsed.passages):
-                skill = replace(skill, selected_by="whole")
-            self._sent[key] = build_bundle_skill(skill, indexes)
-        return self._sent[key]
-
     def _counted(self, place: int, indexes: Sequence[int], number: int) -> BundleSkill:
-        skill, key = self._build(place, indexes), (place, tuple(indexes), number)
+        skill, key = self._builders[place].build(indexes), (place, tuple(indexes), number)
         if key not in self._tokens:
             self._tokens[key] = self._form.count_skill(number, skill)
         return skill.model_copy(update={"tokens": self._tokens[key]})
@@ -148,7 +100,7 @@ class BundleFiller:
             for link in self._links
             if link.source in ids and link.target in ids
         )
-        unfit = summarise_unsent(self.skills, allocated)
+        unfit = _summarise_unsent(self.skills, allocated)
         update: dict[str, Any] = {
             "skills": (),
             "left_out": (*unsent, *self._shell.left_out) if self._names_left_out else (),
@@ -171,3 +123,25 @@ def _leave_out_for_budget(skill_passages: SkillPassages) -> LeftOutSkill:
         cause="budget",
         tokens=record.tokens,
     )
+
+
+def _summarise_unsent(
+    selected: Sequence[SkillPassages], allocated: Sequence[Sequence[int] | None]
+) -> DidNotFit | None:
+    """Return a summary of the needed passages of the chosen skills that are not allocated; None if
+    nothing is missing.
+
+    allocated: passage indexes by skill, None for a skill that is not sent. Tags and headers of
+    missing passages are estimated.
+    """
+    skills = passages = tokens = 0
+    for skill, indexes in zip(selected, allocated, strict=True):
+        sent = add_lead_ins(skill.revision.parsed, indexes or ())
+        missing = [index for index in skill.passages[: skill.enough] if index not in sent]
+        skills += indexes is None and not skill.sent
+        passages += len(missing)
+        tokens += sum(skill.revision.parsed.passages[index].tokens for index in missing)
+    if not skills and not passages:
+        return None
+    more = round(tokens * _MARKUP) + skills * _HEADER_TOKENS
+    return DidNotFit(skills=skills, passages=passages, tokens=more)

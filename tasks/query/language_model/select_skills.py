@@ -16,6 +16,7 @@ from search.protocol import StoredRevision
 from search.text.query_understanding import Understanding
 from skills.bundle.rejection import RejectionReason
 from skills.record import RevisionKey
+from tasks.query.choose import is_evident
 from tasks.query.context import QueryContext
 from tasks.query.language_model.ask_model import ask_model
 from tasks.query.language_model.record_rejections import record_rejections
@@ -62,7 +63,7 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
     hits = ranking.hits[: settings.select_candidates]
     if len(hits) < 2 or _is_certain(hits, settings.select_margin):
         return ranking
-    if context.is_on("floor") and not ranking.is_evident(context.services.settings.choice):
+    if not is_evident(context, ranking):
         return ranking  # the answer is NO_SKILL_HIT
     began = time.monotonic()
     try:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from config.errors import TransientError
+from graph.records import SourceAccess
 
 T = TypeVar("T")
 
@@ -51,7 +52,12 @@ class CircuitBreaker:
 
 @dataclass(slots=True)
 class CircuitBreakers:
-    """The breakers of the two servers that a query reads from."""
+    """The breakers of the two servers that a query reads from.
+
+    last_access: sources and their groups as this process read them last, for queries while the
+    catalog does not answer; from the same moment as the pointers that are used then.
+    """
 
     index: CircuitBreaker = field(default_factory=CircuitBreaker)
     graph: CircuitBreaker = field(default_factory=CircuitBreaker)
+    last_access: SourceAccess | None = None

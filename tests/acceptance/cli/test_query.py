@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def test_the_forms_of_an_answer(library: Skillbus) -> None:
     markdown = library("query", TASK, "--format", "markdown").out
     assert "crafts:kiln-firing" in markdown
     assert first["passages"][0]["text"].splitlines()[0] in markdown
+    assert re.search(r"\n\nquery_id: [0-9a-f]{32}\n\Z", markdown)
 
 
 def test_the_task_from_a_file_or_standard_input(library: Skillbus, tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ def test_a_bundle_as_markdown(clients: Clients) -> None:
     assert int(answer.headers["Bundle-Skills"]) >= 1
     assert answer.text.startswith("# Skills for this task")
     place = answer.headers["Location"]
+    assert answer.text.endswith(f"\n\nquery_id: {place.rpartition('/')[2]}\n")
     assert client.get(place, headers={"Accept": "text/markdown"}).text == answer.text
     for accept in ("*/*", "application/json", "text/markdown, application/json"):
         assert client.get(place, headers={"Accept": accept}).json()["state"] == "done"

@@ -14,7 +14,7 @@ from skills.passages import section_texts
 from tasks.policies import Deadline
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import answer_query, rank_candidates
-from tasks.query.process_state.time_budget import Clock, DurationEstimate
+from tasks.query.process_state.durations import Clock, DurationEstimate
 from tasks.query.ranking import Ranking
 from tasks.query.rerank import cross_encoder_text, rerank
 from tasks.services import Lazy, Services

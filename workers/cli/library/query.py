@@ -16,7 +16,7 @@ from skills.bundle.escaping import escape_terminal_line as safe_line
 from skills.bundle.markdown import (
     format_line_ranges,
     format_probability,
-    render_markdown,
+    render_answer,
     summarise_unfit,
     summarise_withheld,
 )
@@ -236,7 +236,7 @@ def _print(data: dict[str, Any], output_format: str) -> None:
         return
     bundle = Bundle.model_validate(data)
     if output_format == "markdown":
-        click.echo(render_markdown(bundle))
+        click.echo(render_answer(bundle), nl=False)
     else:
         _print_summary(bundle)
     if bundle.explain is not None:

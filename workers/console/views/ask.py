@@ -18,7 +18,7 @@ from config.errors import NotFoundError, UsageError
 from config.settings import OPTIONAL_STAGES
 from graph.records import SkillState
 from skills.bundle.escaping import dump_terminal_json
-from skills.bundle.markdown import render_markdown
+from skills.bundle.markdown import render_answer
 from skills.bundle.model import Bundle, BundleSkill
 from skills.outcomes.model import OutcomeKind
 from skills.outcomes.weights import TRUSTED_OWNERS
@@ -378,7 +378,7 @@ def _list_copies(bundle: Bundle, job: Job, base_url: str) -> list[tuple[str, str
         f'  --header "Authorization: Bearer $TOKEN" --json {shlex.quote(body)}'
     )
     return [
-        ("markdown", "Markdown", render_markdown(bundle)),
+        ("markdown", "Markdown", render_answer(bundle)),
         ("json", "JSON", dump_terminal_json(job.outcome)),
         ("curl", "curl", curl),
         ("mcp", "MCP call", dump_terminal_json(call)),

@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from config.errors import NotFoundError, TransientError, UsageError
 from config.settings import OPTIONAL_STAGES
-from skills.bundle.markdown import render_markdown
+from skills.bundle.markdown import render_answer
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job
@@ -376,7 +376,7 @@ def _respond_state(
     if as_markdown and job.state == "done" and job.outcome is not None:
         bundle = Bundle.model_validate(job.outcome)
         return Response(
-            render_markdown(bundle),
+            render_answer(bundle),
             media_type=_MARKDOWN,
             headers={
                 **(headers or {}),

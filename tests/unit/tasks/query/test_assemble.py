@@ -235,6 +235,8 @@ def test_files_are_absolute_and_bounded() -> None:
     [skill] = fill_bundle(empty(100_000), select_all([draft]), [], []).skills
     assert len(skill.scripts) == 12
     assert all(path.startswith("/skills/s0/scripts/") for path in skill.scripts)
+    assert skill.further_files == 8
+    assert "\n- further files in its folder: 8\n" in render_skill(1, skill)
 
 
 def test_a_short_skill_is_sent_whole() -> None:

@@ -67,7 +67,7 @@ def run(
 @given(SCORES, CHOSEN)
 def test_without_links_nothing_moves(scores: list[float], chosen: DiffusionSettings) -> None:
     ranking = ranking_of(scores)
-    assert run(ranking, chosen=chosen) == ranking
+    assert run(ranking, chosen=chosen).hits == ranking.hits
 
 
 @settings(deadline=None, max_examples=60)
@@ -161,9 +161,9 @@ def test_companions_can_be_turned_off() -> None:
     ranking = ranking_of([9.0, 8.0, 5.0, 4.9, 4.8, 1.0])
     edges = [(NAMES[0], NAMES[5], USED_TOGETHER, 0.9)]
     found = run(ranking, edges, DiffusionSettings(companions=0, used_together_weight=0))
-    assert found == ranking
+    assert found.hits == ranking.hits
 
 
 def test_a_link_from_use_does_not_count_against_its_direction() -> None:
     ranking = ranking_of([9.0, 8.0, 5.0, 4.9, 4.8, 1.0])
-    assert run(ranking, [(NAMES[5], NAMES[0], USED_TOGETHER, 0.9)]) == ranking
+    assert run(ranking, [(NAMES[5], NAMES[0], USED_TOGETHER, 0.9)]).hits == ranking.hits

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from skills.bundle.markdown import render_passage
 from skills.bundle.model import BundlePassage
 from skills.token_count import count_tokens
-from tasks.query.filling.filler import _markup_tokens
+from tasks.query.filling.bundle_skill import count_markup
 
 HEADINGS = st.text(
     st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r"), max_size=30
@@ -22,4 +22,4 @@ def test_tags_are_counted_with_a_heading_in_the_text_and_without(path: tuple[str
         rendered = render_passage(
             BundlePassage(first_line=7, last_line=9, heading_path=path, roles=("step",), text=text)
         )
-        assert count_tokens(rendered) <= _markup_tokens(path)
+        assert count_tokens(rendered) <= count_markup(path)

@@ -19,7 +19,7 @@ from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.policies import Deadline
 from tasks.query import query_task
 from tasks.query.pipeline import Answer
-from tasks.query.process_state.stage_durations import StageDurations
+from tasks.query.process_state.durations import StageDurations
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import cast
 import numpy as np
 import pytest
 
-from config.settings import ChoiceSettings
 from search.protocol import SearchIndex
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.record_source import MemoryRecords
@@ -64,8 +63,6 @@ def test_the_first_candidates_and_the_library_get_probabilities() -> None:
     assert ranking.probability is not None
     first, second = (hit.probability or 0.0 for hit in ranking.hits)
     assert 0 < second < first <= ranking.probability < 1
-    assert ranking.is_evident(ChoiceSettings(least_probability=0.0))
-    assert not ranking.is_evident(ChoiceSettings(least_probability=1.0))
 
 
 def test_a_ranking_without_hits_has_the_probability_0() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.query.process_state.time_budget import (
+from tasks.query.process_state.durations import (
     DurationEstimate,
     TimeBudget,
     TimeBudgetExceededError,

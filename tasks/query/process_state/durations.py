@@ -1,11 +1,11 @@
-"""Measured duration of a stage, and time budgets that stop it before it would exceed them."""
+"""Measured durations of stages, and time budgets that stop a stage before it would exceed them."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
@@ -47,6 +47,30 @@ class DurationEstimate:
         with self._lock:
             if self._samples:
                 self._samples.remove(max(self._samples))
+
+
+class StageDurations:
+    """The median of the last durations of each stage; thread-safe."""
+
+    def __init__(self) -> None:
+        self._measured: dict[str, DurationEstimate] = {}
+
+    def record(self, milliseconds: Mapping[str, float]) -> None:
+        """Add the durations of the stages of one query."""
+        for stage, duration in milliseconds.items():
+            self._measured.setdefault(stage, DurationEstimate()).record(1.0, duration / 1000)
+
+    def estimate_seconds(self, stages: Iterable[str]) -> float:
+        """Return the seconds that these stages take together; a stage that was not measured counts
+        0."""
+        measured = (self._measured.get(stage) for stage in stages)
+        return sum(one.estimate_seconds(1.0) or 0.0 for one in measured if one is not None)
+
+    def forget_slowest(self, stage: str) -> None:
+        """Drop the slowest measurement: a stage that is always left out would never be measured
+        again."""
+        if (measured := self._measured.get(stage)) is not None:
+            measured.forget_slowest()
 
 
 class TimeBudget:
