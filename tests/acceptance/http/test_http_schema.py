@@ -90,7 +90,7 @@ def published() -> Any:
 
 
 document = published()
-schema = schemathesis.openapi.from_dict(published())
+lazy_schema = schemathesis.pytest.from_fixture("schema")
 
 
 @dataclass
@@ -148,6 +148,13 @@ class Gateway:
 def _of_requests(kwargs: dict[str, Any]) -> dict[str, Any]:
     named = ("method", "url", "headers", "files", "data", "json", "params", "cookies")
     return {name: kwargs[name] for name in named if name in kwargs}
+
+
+@pytest.fixture(scope="module")
+def schema() -> Any:
+    """The document to schemathesis. Read when it is tested: making the cases takes longer than
+    importing all tests, and every process of a run collects them."""
+    return schemathesis.openapi.from_dict(published())
 
 
 @pytest.fixture(scope="module")
@@ -244,8 +251,9 @@ def _is_up(client: httpx.Client) -> bool:
         return False
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.filterwarnings("ignore:Skipped test cases with unsupported payload")
-@schema.parametrize()
+@lazy_schema.parametrize()
 @settings(
     max_examples=6,
     deadline=None,
