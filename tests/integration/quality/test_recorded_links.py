@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
 from graph.records import Link, LinkType
+from search.protocol import StoredRevision
 from skills.events import SourceChanged
+from skills.record import RevisionKey
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.language_model.skill_pairs.protocol import PairVerdict
 from tasks.language_model.skill_pairs.sqlite import SqliteSkillPairs
 from tasks.policies import Deadline
+from tasks.refine.linking import candidates
+from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.link_stage import LinkStage
 from tasks.refine.linking.prompt import LinksAnswer
 from tasks.refine.linking.read_verdicts import read_verdicts
@@ -108,8 +111,17 @@ def test_links_that_are_kept_are_right(
 
 
 def test_twice_as_many_dependencies(
-    library: EmbeddedBackend, answers: RecordedAnswers, tmp_path: Path
+    library: EmbeddedBackend, answers: RecordedAnswers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read, texts = candidates.read_skill_text, dict[RevisionKey, SkillText]()
+
+    def read_once(revision: StoredRevision) -> SkillText:
+        if revision.key not in texts:
+            texts[revision.key] = read(revision)
+        return texts[revision.key]
+
+    # Each of these skills is a candidate of dozens of others.
+    monkeypatch.setattr(candidates, "read_skill_text", read_once)
     services = library.services
     before = dependencies(services.graph)
     assert before
