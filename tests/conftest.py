@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.support.servers.elastic",
     "tests.support.program.files_in_memory",
     "tests.support.program.secrecy",
+    "tests.support.samples.real_skills",
 ]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -29,15 +29,6 @@ def library(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
     return skillbus
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What schemathesis collects has one node id for all operations, of which pytest-xdist runs
-    one: pytest 9.2 makes ids of what it has parametrized itself."""
-    for item in items:
-        _, bracket, operation = item.name.partition("[")
-        if bracket and not item.nodeid.endswith("]"):
-            item._id = item.id.with_params(operation.removesuffix("]"))
-
-
 @pytest.fixture
 def copied(library: Skillbus, tmp_path: Path) -> Skillbus:
     """A copy of the library of all tests, to be changed."""

@@ -31,7 +31,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from config.settings import EncoderSettings
 from search.models.load_models import load_encoder
@@ -68,6 +67,8 @@ class Fit:
 
 def fit(cases: Sequence[Case], seed: int = 0) -> Fit:
     """Minimise the loss from the margin on."""
+    import torch
+
     stacked = np.vstack([case.features for case in cases])
     mean, scale = stacked.mean(axis=0), stacked.std(axis=0) + 1e-6
     rows = torch.tensor((stacked - mean) / scale, dtype=torch.float32)
@@ -269,6 +270,8 @@ def main(argv: list[str], show: Callable[[str], None] = print) -> int:
     given = parser.parse_args(argv)
     if len(given.parts) % 3:
         parser.error("each collection has a NAME, GOLD.jsonl and SKILLS_DIR")
+    import torch
+
     torch.set_num_threads(1)
     settings = EncoderSettings(model=given.encoder) if given.encoder else EncoderSettings()
     encoder = load_encoder(settings)

@@ -39,7 +39,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 
 from search.scoring.probability import (
     FEATURES,
@@ -124,6 +123,8 @@ def make_samples(cases: Sequence[Case], head: str) -> tuple[Floats, Floats, Floa
 def fit_head(cases: Sequence[Case], head: str) -> dict[str, float]:
     """Weights by feature: logistic loss with a ridge over standardised features, the weights of
     what speaks for a candidate at least 0."""
+    from scipy.optimize import minimize
+
     rows, labels, weights = make_samples(cases, head)
     spread = rows.std(axis=0)
     spread[spread < 1e-9] = 1.0

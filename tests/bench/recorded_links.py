@@ -4,8 +4,8 @@
         --out links.jsonl [--labels tests/data/links.jsonl --count 100] [--skills 40]
 
 First the prompts of `--count` labelled pairs, then those of `--skills` skills of the library in
-HOME, the ones with the most candidates that are named or share files; each pair is asked once. A
-folder may be an archive. Answers are replayed by `tests.support.program.recorded`, and are judged
+HOME, the ones with the most candidates that are named or share files; each pair is asked once.
+Answers are replayed by `tests.support.program.recorded`, and are judged
 in `tests/integration/quality/test_recorded_links.py`.
 """
 
@@ -15,9 +15,8 @@ import argparse
 import contextlib
 import hashlib
 import json
-import tarfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from config.settings import Settings
@@ -70,12 +69,13 @@ def build_labelled_prompts(
 
 
 def read_skill_texts(wanted: Iterable[str], folders: Mapping[str, Path]) -> dict[str, SkillText]:
-    """The wanted skills that are in these folders or archives."""
+    """The wanted skills that are in these folders."""
     found: dict[str, SkillText] = {}
     ids = set(wanted)
     for source_id, place in folders.items():
         paths = {one.partition(":")[2] for one in ids if one.startswith(f"{source_id}:")}
-        for path, content in _read_files(place, paths):
+        for path in sorted(paths):
+            content = (place / path / "SKILL.md").read_bytes()
             skill_id = f"{source_id}:{path}"
             content_hash = hashlib.sha256(content).hexdigest()
             parsed = parse_skill(path, content)
@@ -117,19 +117,6 @@ def build_library_prompts(services: Services, count: int) -> list[LinkPrompt]:
 def _is_pointed_at(skill: SkillText, other: SkillText) -> bool:
     lines = " ".join(line.text.casefold() for line in skill.lines)
     return bool(skill.files & other.files) or other.name.casefold() in lines
-
-
-def _read_files(place: Path, paths: set[str]) -> Iterator[tuple[str, bytes]]:
-    if place.is_dir():
-        for path in sorted(paths):
-            yield path, (place / path / "SKILL.md").read_bytes()
-        return
-    with tarfile.open(place) as members:
-        for member in members:
-            path = member.name.removesuffix("/SKILL.md")
-            content = members.extractfile(member) if path in paths else None
-            if content is not None:
-                yield path, content.read()
 
 
 def _hash(row: Mapping[str, str]) -> str:

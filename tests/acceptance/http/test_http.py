@@ -598,14 +598,24 @@ def test_hostile_text_in_every_field_is_an_answer(
     """Of all bodies that the document describes, and fields that could be."""
     could_be = {"source_id": "x", "task": TASK, "specversion": "1.0", "id": "x", "source": "ci"}
     could_be |= {"type": "skillbus.source.changed.v1"} if name != "git" else {}
-    for text in ("\0", "\ud800", "../..", "-\r\nX-Evil: yes", "a" * 9_000, "\x7f\u202e", ""):
-        for value in (text, [text], {text: text}):
-            data = {"source_id": "x", name: value}
-            body = json.dumps(could_be | {"data": data} | {name: value}).encode()
-            headers = {"Content-Type": "application/json"}
-            answer = clients["admin"].request(method, path, content=body, headers=headers)
-            assert 200 <= answer.status_code < 429, (value, answer.text)
-            assert "x-evil" not in answer.headers
+    evil = "-\r\nX-Evil: yes"
+    for value in (
+        "\0",
+        "\ud800",
+        "../..",
+        evil,
+        "a" * 9_000,
+        "\x7f\u202e",
+        "",
+        [evil],
+        {"\ud800": "\0"},
+    ):
+        data = {"source_id": "x", name: value}
+        body = json.dumps(could_be | {"data": data} | {name: value}).encode()
+        headers = {"Content-Type": "application/json"}
+        answer = clients["admin"].request(method, path, content=body, headers=headers)
+        assert 200 <= answer.status_code < 429, (value, answer.text)
+        assert "x-evil" not in answer.headers
 
 
 def test_hostile_bodies_are_refused(clients: Clients) -> None:

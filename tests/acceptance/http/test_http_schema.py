@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -16,7 +16,10 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
-from schemathesis.checks import CHECKS
+from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.python._constants.orchestrator import make_constants_value_source
 
 from deploy.stack.ports import free_port
 from skills.events import SourceChanged, new_event
@@ -90,7 +93,9 @@ def published() -> Any:
 
 
 document = published()
-schema = schemathesis.openapi.from_dict(published())
+OPERATIONS = [
+    (path, method) for path, operations in document["paths"].items() for method in operations
+]
 
 
 @dataclass
@@ -148,6 +153,26 @@ class Gateway:
 def _of_requests(kwargs: dict[str, Any]) -> dict[str, Any]:
     named = ("method", "url", "headers", "files", "data", "json", "params", "cookies")
     return {name: kwargs[name] for name in named if name in kwargs}
+
+
+@pytest.fixture(scope="module")
+def make_test() -> Callable[..., Any]:
+    """Makes the test of an operation. Not when tests are collected: making the cases takes as long
+    as importing all tests, and every process of a run would do it."""
+    load_all_checks()
+    schema = schemathesis.openapi.from_dict(published())
+    feedback = FeedbackSources(constants_value_source=make_constants_value_source(schema))
+
+    def make(path: str, method: str) -> Any:
+        return build_operation_test(
+            config=schema.config,
+            operation=schema[path][method],
+            test_func=send_case,
+            given_kwargs={},
+            feedback=feedback,
+        )
+
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -244,8 +269,6 @@ def _is_up(client: httpx.Client) -> bool:
         return False
 
 
-@pytest.mark.filterwarnings("ignore:Skipped test cases with unsupported payload")
-@schema.parametrize()
 @settings(
     max_examples=6,
     deadline=None,
@@ -254,7 +277,7 @@ def _is_up(client: httpx.Client) -> bool:
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_what_the_document_says_holds(case: Any, gateway: Gateway) -> None:
+def send_case(case: Any, gateway: Gateway) -> None:
     """Each case as an admin, and every fourth with the other tokens; every other valid one is
     about something that is there. Of the hundreds that a large schema leads to, some stand for
     all."""
@@ -275,6 +298,14 @@ def test_what_the_document_says_holds(case: Any, gateway: Gateway) -> None:
     if number % 4 == 0:
         for scope in ("read", "write"):
             gateway.send(case, scope)
+
+
+@pytest.mark.filterwarnings("ignore:Skipped test cases with unsupported payload")
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_what_the_document_says_holds(
+    make_test: Callable[..., Any], gateway: Gateway, path: str, method: str
+) -> None:
+    make_test(path, method)(gateway=gateway)
 
 
 def test_every_operation_was_reached(gateway: Gateway) -> None:

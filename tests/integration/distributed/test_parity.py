@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,16 +26,15 @@ from tasks.services import Services
 from tests.bench.fill import copy_graph, copy_index
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.catalog import empty_catalog
+from tests.support.samples.real_skills import DATA, ROOT, Collections, needs_collections
 from tests.support.servers.elastic import ElasticIndices
 from workers.backend.stores import open_graph, open_index, open_services, send_nothing
 from workers.evaluation.metrics import routing_metrics
 from workers.evaluation.predictions import rank_tasks
 from workers.mcp.results import fit_to_budget
 
-ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "skills"
-SHARED = ROOT.parent / "shared" / "data"
-LIBRARIES = ("examples", "gt")
+LIBRARIES = ("examples", pytest.param("gt", marks=needs_collections))
 MIN_OVERLAP = 0.9
 MAX_TASKS = 10
 
@@ -55,21 +52,17 @@ def tasks_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def source_of(name: str, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
+def source_of(name: str, real_skills: Collections) -> tuple[Path, list[dict[str, Any]]]:
     """A library's folder and its tasks."""
     if name == "examples":
         return EXAMPLES, tasks_of(ROOT / "examples" / "tasks.jsonl")
-    archive = SHARED / "skillsbench-skills.tar.xz"
-    if os.environ.get("CI") != "true" and not archive.exists():
-        pytest.skip("the shared skill collections are not here")
-    with tarfile.open(archive) as members:
-        members.extractall(folder / "gt", filter="data")
-    return folder / "gt", tasks_of(SHARED / "tasks-dev.jsonl")
+    return real_skills("gt"), tasks_of(DATA / "tasks-dev.jsonl")
 
 
 @pytest.fixture(scope="module", params=LIBRARIES)
 def deployments(
     request: pytest.FixtureRequest,
+    real_skills: Collections,
     fork_server: ForkServer,
     elastic_indices: ElasticIndices,
     neo4j_url: str,
@@ -79,7 +72,7 @@ def deployments(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Deployments]:
     folder = tmp_path_factory.mktemp(request.param)
-    root, tasks = source_of(request.param, folder)
+    root, tasks = source_of(request.param, real_skills)
     Skillbus(fork_server, folder / "home").start(
         "sync", str(root), "--source", request.param, "--until", "searchable"
     ).wait()

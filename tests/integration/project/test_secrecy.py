@@ -65,11 +65,11 @@ def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[
     """A test run of its own, with the check."""
     (folder / "test_it.py").write_text(tests)
     command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(folder)]
-    plugins = ["-p", "tests.support.program.secrecy", "-p", "no:cacheprovider"]
+    plugins = ["-p", "xdist", "-p", "tests.support.program.secrecy", "-p", "no:cacheprovider"]
     return subprocess.run(
         [*command, *plugins, f"--basetemp={folder / 'base'}", *options, "test_it.py"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=200,

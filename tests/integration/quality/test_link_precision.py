@@ -8,10 +8,6 @@ the present rules gave (`present`) from faults of earlier rules that must not co
 from __future__ import annotations
 
 import json
-import os
-import tarfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -24,34 +20,15 @@ from search.skill_analysis import analyse_skill, body_terms, description_terms
 from search.text.background_frequencies import load_background
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
+from tests.support.samples.real_skills import ROOT, Collections, needs_collections, skill_file
 
-ROOT = Path(__file__).resolve().parents[3]
 LABELS = [json.loads(line) for line in (ROOT / "tests/data/links.jsonl").read_text().splitlines()]
-ARCHIVES = {
-    "gt": ROOT.parent / "shared" / "data" / "skillsbench-skills.tar.xz",
-    "community": ROOT.parent / "shared" / "data" / "community-12k.tar.xz",
-}
 FLOORS = {"dependency": 0.85, "workflow": 0.9, "alternative": 0.95, "semantic": 0.5}
 """Least share of a type's labelled links that are right."""
 
 Place = tuple[str, str, str]
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("CI") != "true" and not all(path.exists() for path in ARCHIVES.values()),
-    reason="the shared skill collections are not here",
-)
-
-
-def labelled_skills() -> Iterator[tuple[str, bytes]]:
-    wanted = {row[end] for row in LABELS for end in ("source", "target", "owner") if end in row}
-    for source_id, archive in ARCHIVES.items():
-        paths = {one.partition(":")[2] for one in wanted if one.startswith(f"{source_id}:")}
-        with tarfile.open(archive) as members:
-            for member in members:
-                path = member.name.removesuffix("/SKILL.md")
-                content = members.extractfile(member) if path in paths else None
-                if content is not None:
-                    yield f"{source_id}:{path}", content.read()
+pytestmark = needs_collections
 
 
 def publication(skill_id: str, content: bytes, seq: int) -> Publication:
@@ -72,10 +49,14 @@ def publication(skill_id: str, content: bytes, seq: int) -> Publication:
 
 
 @pytest.fixture(scope="module")
-def linked(tmp_path_factory: pytest.TempPathFactory) -> set[Place]:
+def linked(real_skills: Collections, tmp_path_factory: pytest.TempPathFactory) -> set[Place]:
     """What the rules link among the labelled skills: (source, target, type)."""
     graph = SqliteSkillGraph(tmp_path_factory.mktemp("links") / "graph.db", writable=True)
-    found = [publication(*skill, seq) for seq, skill in enumerate(labelled_skills(), 1)]
+    wanted = {row[end] for row in LABELS for end in ("source", "target", "owner") if end in row}
+    found = [
+        publication(skill_id, skill_file(skill_id, real_skills).read_bytes(), seq)
+        for seq, skill_id in enumerate(sorted(wanted), 1)
+    ]
     graph.publish(found)
     Linker(graph).relink(graph.list_awaiting_linking(len(found)))
     every = graph.get_links_among([one.key.skill_id for one in found])

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tarfile
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -19,10 +17,10 @@ from config.bundle_settings import PolicySettings
 from skills.parsing.parse_skill import parse_skill
 from skills.record import SiblingFile
 from skills.scanner import SCANNER_VERSION
+from tests.support.samples.real_skills import Collections, needs_collections
 
 ROOT = Path(__file__).resolve().parents[3]
 SETS = [ROOT / "tests" / "data" / f"untrusted{part}.jsonl" for part in ("", "_fresh", "_red")]
-SHARED = ROOT.parent / "shared" / "data" / "skillsbench-skills.tar.xz"
 WITHHELD_FROM = PolicySettings().highest_level + 1
 
 
@@ -119,14 +117,9 @@ def test_honest_look_alikes_of_these_are_seldom_marked(part: str, count: int) ->
     assert sum(one >= WITHHELD_FROM for one in levels) / count <= 0.07
 
 
-def test_of_real_skills_next_to_none_is_marked() -> None:
-    if os.environ.get("CI") != "true" and not SHARED.exists():
-        pytest.skip("the shared skill collections are not here")
-    with tarfile.open(SHARED) as members:
-        found = [
-            level(Path(member.name).parent.name, file.read())
-            for member in members
-            if Path(member.name).name == "SKILL.md" and (file := members.extractfile(member))
-        ]
+@needs_collections
+def test_of_real_skills_next_to_none_is_marked(real_skills: Collections) -> None:
+    files = sorted(real_skills("gt").glob("*/SKILL.md"))
+    found = [level(path.parent.name, path.read_bytes()) for path in files]
     assert len(found) == 189
     assert sum(one >= WITHHELD_FROM for one in found) / len(found) <= 0.02

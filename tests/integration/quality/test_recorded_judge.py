@@ -6,7 +6,6 @@ The prompts are those that skillbus builds now, so a prompt that changed finds n
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from functools import partial
 
@@ -19,29 +18,25 @@ from tasks.refine.judging.judge_prompt import JudgeAnswer, build_judge_prompt
 from tasks.refine.judging.judge_stage import check_answer, make_request
 from tasks.refine.judging.line_weights import needs_judgement, weigh_lines
 from tests.support.program.recorded import RecordedAnswers
-from tests.support.samples.judge_cases import (
-    ROOT,
-    JudgeCase,
-    are_collections_here,
-    read_judge_cases,
-)
+from tests.support.samples.judge_cases import JudgeCase, read_judge_cases
+from tests.support.samples.real_skills import ROOT, Collections, needs_collections
 from tests.support.servers.language_model import LanguageModelServer
 
 ANSWERS = ROOT / "tests" / "data" / "recorded" / "judge.jsonl"
 WITHHELD_FROM = PolicySettings().highest_level + 1
 
+pytestmark = needs_collections
+
 
 @pytest.fixture(scope="module")
-def judged() -> list[tuple[JudgeCase, int]]:
+def judged(real_skills: Collections) -> list[tuple[JudgeCase, int]]:
     """Each case with the level of its verdict; 0 where it was not asked about."""
-    if os.environ.get("CI") != "true" and not are_collections_here():
-        pytest.skip("the shared skill collections are not here")
     answers, found = RecordedAnswers.read(ANSWERS), []
     with (
         LanguageModelServer(answers) as server,
         closing(OpenAILanguageModel(server.settings())) as model,
     ):
-        for case in read_judge_cases():
+        for case in read_judge_cases(real_skills):
             weights = weigh_lines(case.parsed.lines, case.parsed.body_line)
             level = 0
             if needs_judgement(case.parsed, weights):

@@ -7,22 +7,23 @@ many dependencies the 189 skills of SkillsBench gain.
 from __future__ import annotations
 
 import json
-import os
-import tarfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
 from graph.records import Link, LinkType
+from search.protocol import StoredRevision
 from skills.events import SourceChanged
+from skills.record import RevisionKey
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.language_model.skill_pairs.protocol import PairVerdict
 from tasks.language_model.skill_pairs.sqlite import SqliteSkillPairs
 from tasks.policies import Deadline
+from tasks.refine.linking import candidates
+from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.link_stage import LinkStage
 from tasks.refine.linking.prompt import LinksAnswer
 from tasks.refine.linking.read_verdicts import read_verdicts
@@ -35,24 +36,16 @@ from tests.bench.recorded_links import (
     read_skill_texts,
 )
 from tests.support.program.recorded import RecordedAnswers
+from tests.support.samples.real_skills import ROOT, Collections, needs_collections
 from tests.support.samples.tiny import settle, tiny_backend
 from tests.support.servers.language_model import LanguageModelServer
 from workers.backend.embedded import EmbeddedBackend
 
-ROOT = Path(__file__).resolve().parents[3]
-DATA = ROOT.parent / "shared" / "data"
-ARCHIVES = {
-    "gt": DATA / "skillsbench-skills.tar.xz",
-    "community": DATA / "community-12k.tar.xz",
-}
 ANSWERS = ROOT / "tests" / "data" / "recorded" / "links.jsonl"
 LABELS = ROOT / "tests" / "data" / "links.jsonl"
 LABELLED, ASKED_SKILLS = 100, 40
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("CI") != "true" and not all(path.exists() for path in ARCHIVES.values()),
-    reason="the shared skill collections are not here",
-)
+pytestmark = needs_collections
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +61,15 @@ def server(answers: RecordedAnswers) -> Iterator[LanguageModelServer]:
 
 @pytest.fixture(scope="module")
 def library(
-    tmp_path_factory: pytest.TempPathFactory, server: LanguageModelServer
+    real_skills: Collections,
+    tmp_path_factory: pytest.TempPathFactory,
+    server: LanguageModelServer,
 ) -> Iterator[EmbeddedBackend]:
     """The 189 skills, published and linked by the rules."""
     base = tmp_path_factory.mktemp("links")
-    with tarfile.open(ARCHIVES["gt"]) as members:
-        members.extractall(base / "skills", filter="data")
     settings = server.settings(stages=("select",)).model_dump()
     with tiny_backend(base / "home", language_model=settings) as backend:
-        event = SourceChanged(source_id="gt", root=str(base / "skills"))
+        event = SourceChanged(source_id="gt", root=str(real_skills("gt")))
         backend.submit(event, "tests")
         settle(backend, 240.0)
         yield backend
@@ -96,14 +89,15 @@ def is_right(verdict: PairVerdict, row: dict[str, str]) -> bool:
 
 
 def test_links_that_are_kept_are_right(
-    server: LanguageModelServer, answers: RecordedAnswers
+    real_skills: Collections, server: LanguageModelServer, answers: RecordedAnswers
 ) -> None:
     rows = choose_labels(map(json.loads, LABELS.read_text().splitlines()), LABELLED)
     by_pair = {frozenset((row["source"], row["target"])): dict(row) for row in rows}
     ends = {row[end] for row in rows for end in ("source", "target")}
+    folders = {name: real_skills(name) for name in ("gt", "community")}
     judged: list[bool] = []
     model = OpenAILanguageModel(server.settings(stages=("links",)))
-    for prompt in build_labelled_prompts(rows, read_skill_texts(ends, ARCHIVES)):
+    for prompt in build_labelled_prompts(rows, read_skill_texts(ends, folders)):
         answer = model.complete(prompt.request, LinksAnswer, prompt.check).answer
         judged += [
             is_right(verdict, by_pair[frozenset(verdict.skill_ids)])
@@ -117,8 +111,17 @@ def test_links_that_are_kept_are_right(
 
 
 def test_twice_as_many_dependencies(
-    library: EmbeddedBackend, answers: RecordedAnswers, tmp_path: Path
+    library: EmbeddedBackend, answers: RecordedAnswers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read, texts = candidates.read_skill_text, dict[RevisionKey, SkillText]()
+
+    def read_once(revision: StoredRevision) -> SkillText:
+        if revision.key not in texts:
+            texts[revision.key] = read(revision)
+        return texts[revision.key]
+
+    # Each of these skills is a candidate of dozens of others.
+    monkeypatch.setattr(candidates, "read_skill_text", read_once)
     services = library.services
     before = dependencies(services.graph)
     assert before

@@ -8,9 +8,7 @@ large for tests.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -23,18 +21,18 @@ from tasks.query.language_model.select_prompt import SelectAnswer, check_answer
 from tests.bench.recorded_prompts import describe_prompts
 from tests.bench.recorded_queries import sample_tasks
 from tests.support.program.recorded import RecordedAnswers
+from tests.support.samples.real_skills import (
+    ARCHIVES,
+    DATA,
+    ROOT,
+    Collections,
+    needs_collections,
+)
 from tests.support.servers.language_model import LanguageModelServer
 from workers.evaluation.predictions import read_jsonl
 
-ROOT = Path(__file__).resolve().parents[3]
-DATA = ROOT.parent / "shared" / "data"
 RECORDED = ROOT / "tests" / "data" / "recorded"
 TASKS, TRIGGERS = DATA / "tasks-dev.jsonl", DATA / "triggers-dev.jsonl"
-ARCHIVES = (
-    DATA / "skillsbench-skills.tar.xz",
-    DATA / "community-12k.tar.xz",
-    DATA / "triggers-skills-dev.tar.xz",
-)
 CANDIDATES = 50
 SAMPLE = 110
 RUN = 8
@@ -42,12 +40,6 @@ RUN = 8
 
 FRONT_MATTER_BYTES = 8_000
 """Of a file's beginning, where its frontmatter is."""
-
-needs_shared_data = pytest.mark.skipif(
-    os.environ.get("CI") != "true"
-    and not all(path.exists() for path in (TASKS, TRIGGERS, *ARCHIVES)),
-    reason="the shared collections of tasks and skills are not here",
-)
 
 
 def read_answers(stage: str) -> RecordedAnswers:
@@ -82,7 +74,7 @@ def test_every_answer_of_select_has_its_form() -> None:
         check_answer(SelectAnswer.model_validate(answer), CANDIDATES)
 
 
-@needs_shared_data
+@needs_collections
 def test_the_rewrites_of_tasks_and_triggers_are_recorded() -> None:
     fields = ("task_id", "instruction")
     tasks = [*read_jsonl(TASKS, fields), *sample_tasks(read_jsonl(TRIGGERS, fields), SAMPLE)]
@@ -97,8 +89,8 @@ def test_the_rewrites_of_tasks_and_triggers_are_recorded() -> None:
     assert answers.used == answers.answers.keys()
 
 
-@needs_shared_data
-def test_no_answer_holds_text_of_a_skill() -> None:
+@needs_collections
+def test_no_answer_holds_text_of_a_skill(real_skills: Collections) -> None:
     said: set[str] = set()
     for path in sorted(RECORDED.glob("*.jsonl")):
         for answer in RecordedAnswers.read(path).answers.values():
@@ -106,8 +98,8 @@ def test_no_answer_holds_text_of_a_skill() -> None:
                 said.update(find_runs(text))
     assert len(said) > 100
     skills = 0
-    for archive in ARCHIVES:
-        for front_matter in read_front_matters(archive):
+    for collection in ARCHIVES:
+        for front_matter in read_front_matters(real_skills(collection)):
             skills += 1
             assert said.isdisjoint(find_runs(front_matter))
     assert skills > 12_000
@@ -134,11 +126,9 @@ def find_runs(text: str) -> Iterator[str]:
         yield " ".join(words[start : start + RUN])
 
 
-def read_front_matters(archive: Path) -> Iterator[str]:
-    """The frontmatter of each skill in an archive: name, description and what else it says."""
-    with tarfile.open(archive) as members:
-        for member in members:
-            file = members.extractfile(member) if member.name.endswith("/SKILL.md") else None
-            if file is not None:
-                text = file.read(FRONT_MATTER_BYTES).decode(errors="replace")
-                yield text.lstrip("\ufeff").removeprefix("---").partition("\n---")[0]
+def read_front_matters(folder: Path) -> Iterator[str]:
+    """The frontmatter of each skill in a folder: name, description and what else it says."""
+    for path in folder.glob("*/**/SKILL.md"):
+        with path.open("rb") as file:
+            text = file.read(FRONT_MATTER_BYTES).decode(errors="replace")
+        yield text.lstrip("\ufeff").removeprefix("---").partition("\n---")[0]

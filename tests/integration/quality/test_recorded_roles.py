@@ -7,12 +7,10 @@ prompts are those that skillbus builds now, so a prompt that changed finds no an
 from __future__ import annotations
 
 import json
-import os
-import tarfile
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,18 +22,19 @@ from tasks.refine.stage import RefineContext
 from tasks.services import Services
 from tests.bench.recorded_prompts import choose_by_hash
 from tests.support.program.recorded import RecordedAnswers
+from tests.support.samples.real_skills import (
+    ARCHIVES,
+    DATA,
+    ROOT,
+    Collections,
+    needs_collections,
+    skill_file,
+)
 from tests.support.samples.tiny import settle, tiny_backend
 from tests.support.servers.language_model import LanguageModelServer
 from workers.evaluation.metrics import role_metrics
 from workers.evaluation.predictions import predict_roles, read_published_revisions
 
-ROOT = Path(__file__).resolve().parents[3]
-DATA = ROOT.parent / "shared" / "data"
-ARCHIVES = {
-    "gt": DATA / "skillsbench-skills.tar.xz",
-    "community": DATA / "community-12k.tar.xz",
-    "trig": DATA / "triggers-skills-dev.tar.xz",
-}
 LABELS = DATA / "roles-dev.json"
 ANSWERS = ROOT / "tests" / "data" / "recorded" / "roles.jsonl"
 SKILLS = 12
@@ -48,11 +47,7 @@ MIN_ACCURACY, MIN_MACRO_F1 = 0.85, 0.77
 
 Roles = Mapping[str, list[tuple[int, int, str]]]
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("CI") != "true"
-    and not all(path.exists() for path in (LABELS, *ARCHIVES.values())),
-    reason="the shared skill collections are not here",
-)
+pytestmark = needs_collections
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +60,7 @@ def gold() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def services(
-    gold: Mapping[str, Any], tmp_path_factory: pytest.TempPathFactory
+    gold: Mapping[str, Any], real_skills: Collections, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Services, list[dict[str, Any]]]]:
     """A library of these skills that the stage has refined, and its refinements."""
     base = tmp_path_factory.mktemp("roles")
@@ -74,8 +69,12 @@ def services(
         # Not `roles`, or the worker would refine them too.
         settings = server.settings(stages=("select",)).model_dump()
         with tiny_backend(base / "home", language_model=settings) as backend:
+            for skill_id in gold:
+                file = skill_file(skill_id, real_skills)
+                source_id, _, path = skill_id.partition(":")
+                (base / source_id / path).mkdir(parents=True)
+                shutil.copy(file, base / source_id / path)
             for source_id in ARCHIVES:
-                extract_skills(gold, source_id, base)
                 event = SourceChanged(source_id=source_id, root=str(base / source_id))
                 backend.submit(event, "tests")
             settle(backend, 120.0)
@@ -83,19 +82,6 @@ def services(
             assert not answers.unknown
             assert answers.used == answers.answers.keys()
             yield backend.services, refinements
-
-
-def extract_skills(skill_ids: Iterable[str], source_id: str, base: Path) -> None:
-    """Write the `SKILL.md` of the skills of a source as `SOURCE/PATH/SKILL.md`."""
-    wanted = {one.partition(":")[2] for one in skill_ids if one.startswith(f"{source_id}:")}
-    with tarfile.open(ARCHIVES[source_id]) as members:
-        for member in members:
-            path = member.name.removesuffix("/SKILL.md")
-            file = members.extractfile(member) if path in wanted else None
-            if file is not None:
-                target = base / source_id / path / "SKILL.md"
-                target.parent.mkdir(parents=True)
-                target.write_bytes(file.read())
 
 
 def refine(services: Services, skill_ids: Iterable[str]) -> list[dict[str, Any]]:

@@ -5,33 +5,42 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 from typing_extensions import override
 
 from config.errors import PermanentError, TransientError
 from workers.training.trainer import CHECKPOINT, Trainer
+
+# torch is imported in functions: every process of a run imports this module.
 
 
 class LineTrainer(Trainer[float]):
     """Trains one weight and one bias towards a target, the batch."""
 
     def __init__(self) -> None:
+        import torch
+
         super().__init__(steps=4, learning_rate=0.1, seed=0, threads=1)
         network = torch.nn.Linear(1, 1)
         self._prepare(network, list(network.parameters()))
 
     @override
     def _add_gradients(self, batch: float) -> float:
+        import torch
+
         loss = (self._network(torch.ones(1)) - batch).square().mean()
         loss.backward()
         return float(loss.item())
 
     @override
     def save(self, folder: Path) -> None:
+        import torch
+
         torch.save(self._network.state_dict(), folder / "model.pt")
 
     def interrupt_update(self, number: int) -> None:
         """Interrupt the update of step `number` after its first weight."""
+        import torch
+
         update = self._optimizer.step
 
         def interrupted() -> None:
@@ -49,6 +58,8 @@ def run(trainer: LineTrainer, folder: Path, batches: list[float], every: int = 1
 
 
 def test_an_interrupted_update_is_made_again_from_the_checkpoint(tmp_path: Path) -> None:
+    import torch
+
     batches = [1.0, 2.0, 3.0, 4.0]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
