@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from itertools import groupby
 from typing import NamedTuple
 
 
@@ -17,7 +18,8 @@ class BudgetItem:
     first. enough: number of first passages that suffice for most queries. sufficiency: share of
     queries for which they suffice. first: spend on this skill, and on enough of its dependencies,
     before any other. needed_by: place of the item that needs this skill as a dependency, -1 for
-    none.
+    none. together: by index, a key that passages share which follow each other and are bought
+    together or not at all.
     """
 
     header_tokens: int
@@ -27,6 +29,7 @@ class BudgetItem:
     sufficiency: float = 1.0
     first: bool = False
     needed_by: int = -1
+    together: Mapping[int, int] = field(default_factory=dict)
 
 
 class _Portion(NamedTuple):
@@ -61,7 +64,7 @@ def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] 
         portion = heappop(portions)
         place, item = portion.place, items[portion.place]
         room = left if portion.is_rest else left - item.header_tokens
-        bought = _fitting(portion.passages, room)
+        bought = _fitting(portion.passages, room, item.together)
         if not portion.is_rest and (room < 0 or (item.passages and not bought)):
             continue
         left = room - _tokens(bought)
@@ -109,11 +112,15 @@ def _tokens(passages: Sequence[tuple[int, int]]) -> int:
     return sum(tokens for _, tokens in passages)
 
 
-def _fitting(passages: Sequence[tuple[int, int]], room: int) -> list[tuple[int, int]]:
-    """Return the passages that fit, taken in order; a passage that does not fit is skipped."""
-    bought = []
-    for index, tokens in passages:
+def _fitting(
+    passages: Sequence[tuple[int, int]], room: int, together: Mapping[int, int]
+) -> list[tuple[int, int]]:
+    """Return the passages that fit, taken in order; passages that do not fit are skipped."""
+    bought: list[tuple[int, int]] = []
+    for _, group in groupby(passages, lambda passage: together.get(passage[0], passage[0])):
+        unit = list(group)
+        tokens = _tokens(unit)
         if tokens <= room:
-            bought.append((index, tokens))
+            bought += unit
             room -= tokens
     return bought

@@ -33,7 +33,7 @@ from tasks.sources.readers import get_skill_location
 MAX_LEAD_IN_TOKENS = 40
 """Maximum tokens of a lead-in that is sent with the passage that it introduces."""
 
-_LIST_TOKENS = 150
+MAX_LIST_TOKENS = 150
 """Maximum tokens of a list of which all items are sent or none: single items read as fragments.
 With it, the share of required lines that bundles hold is the same or higher."""
 
@@ -257,7 +257,8 @@ def select_skill_passages(
     needs = estimate_needs(query, skill)
     order = needs.order()
     if send_whole or _count_tokens(revision) <= _WHOLE_TOKENS:
-        return PassagePlan(tuple(order), "whole", len(order))
+        together, enough = _keep_lists_together(parsed, order, len(order))
+        return PassagePlan(tuple(together), "whole", enough)
     if passage_vectors is not None:
         chosen = set(select_mmr(query, skill, mmr_weights(settings)))
         only = tuple(index for index in order if index in chosen)
@@ -277,7 +278,7 @@ def _keep_lists_together(
 ) -> tuple[list[int], int]:
     """Return the order of passages with all items of a short list at the place of the most needed
     one, and the number of first passages that are enough then."""
-    lists = find_short_lists(parsed.passages, _LIST_TOKENS)
+    lists = find_short_lists(parsed.passages, MAX_LIST_TOKENS)
     places: dict[int, int] = {}
     for place, index in enumerate(order):
         places.setdefault(lists.get(index, index), place)

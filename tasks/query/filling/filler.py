@@ -10,10 +10,11 @@ from skills.bundle.budget_form import BudgetForm
 from skills.bundle.markdown import render_header
 from skills.bundle.model import Bundle, BundleSkill, DidNotFit, LeftOutSkill
 from skills.bundle.token_budget import BudgetItem
+from skills.passages import find_short_lists
 from skills.token_count import count_tokens
 from tasks.query.bundle_parts import build_bundle_link
 from tasks.query.filling.bundle_skill import BundleSkillBuilder, add_lead_ins
-from tasks.query.select_passages import SkillPassages
+from tasks.query.select_passages import MAX_LIST_TOKENS, SkillPassages
 
 _LEFT_OUT_LINE_TOKENS = 30
 """Estimated tokens of a skill that is only named as left out."""
@@ -76,6 +77,7 @@ class BundleFiller:
             skill.sufficiency,
             skill.first,
             _find_owner(self.skills[:place], skill.chosen.needed_by),
+            find_short_lists(skill.revision.parsed.passages, MAX_LIST_TOKENS),
         )
 
     def _counted(self, place: int, indexes: Sequence[int], number: int) -> BundleSkill:

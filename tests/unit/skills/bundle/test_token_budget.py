@@ -114,3 +114,10 @@ def test_a_prerequisite_comes_right_behind_what_needs_it_before_extras() -> None
     assert allocate_tokens([needs, prerequisite, extra], 420) == [[0], [0], [0]]
     alone = BudgetItem(10, 0.6, [(0, 300)], 1)
     assert allocate_tokens([needs, alone, extra], 370) == [[0], None, [0]]
+
+
+def test_passages_that_belong_together_are_bought_together() -> None:
+    item = BudgetItem(10, 0.5, [(3, 20), (4, 20), (1, 30)], 3, together={3: 3, 4: 3, 1: 1})
+    assert allocate_tokens([item], 49) == [[1]]
+    assert allocate_tokens([item], 50) == [[3, 4]]
+    assert allocate_tokens([item], 80) == [[1, 3, 4]]
