@@ -34,6 +34,7 @@ _EMBEDDED = [
 ]
 _EMBEDDED_END = re.compile(r"\n[^\S\n]*(\w+)|(['\"])(?=[\s|;&)]|$)")
 _JSON_TEXT = re.compile(r'"((?:\\.|[^"\\\n]){8,4000})"')
+_STRING = re.compile(r"""(["'`])((?:(?!\1)[^\\\n]|\\.)*?\b(?:curl|wget|nc|scp|rsync)\s(?:(?!\1)[^\\\n]|\\.)*)\1""")
 
 
 class Code(NamedTuple):
@@ -137,6 +138,9 @@ def _find_commands(lines: Sequence[str], start: int, end: int) -> Iterator[Code]
 def _with_embedded(code: Code) -> Iterator[Code]:
     """Yield the code, and the programs inside its shell commands."""
     yield code
+    lines = Lines(code.text, code.first_line)
+    for found in _STRING.finditer(code.text):
+        yield Code("shell", found[2].replace("\\n", "\n"), lines.find(found.start()))
     if code.language != "shell":
         return
     ends: dict[str, list[int]] = {}

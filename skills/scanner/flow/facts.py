@@ -1,0 +1,161 @@
+"""What a statement does with its values: names that it assigns, functions that it calls."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+
+from skills.scanner.data_files import word_set
+from skills.scanner.flow import meanings
+from skills.scanner.flow.statements import Function, Span, Statements
+
+Target = tuple[str, Span]
+"""A name, and the span of the code in which it has the assigned value.
+
+`self.NAME` is a member of an object, `NAME()` the result of a function, `path:NAME` a file.
+"""
+_LEFT = re.compile(
+    r"((?:[\w$.,\s*()]|\[[^\]\n]*\])*|\{[^{}]*\}\s*)(?::[^=;]*)?[+|:?&]?$"
+)
+"""Targets of an assignment, before their type."""
+_MAX_LEFT = 200
+"""Characters before `=` that are searched for targets."""
+_NAME = re.compile(r"(?<![\w.$])(?:(?:self|this)\.)?[a-z_$][\w$]*")
+_KEYWORDS = word_set("const let var in of not async await export return if else for self this")
+_RETURN = re.compile(r"\b(?:return|yield)\b")
+LITERAL = re.compile(r"[\"'`]([^\"'`\n]{1,200})[\"'`]")
+_ARGUMENTS = re.compile(r"[,(\[{]|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'")
+_KEYWORD = re.compile(r"\s*(\w+)\s*=(?!=)")
+_MAX_BRACKETS = 100
+"""Brackets before a place that are searched for the bracket around it."""
+
+
+class Facts:
+    """What the statements of some code do."""
+
+    def __init__(self, code: Statements) -> None:
+        self._code, self._text, self._is_shell = code, code.text, code.language == "shell"
+        self._functions = {one.name: one for one in reversed(code.functions)}
+        self._openings = sorted(code.closings)
+        self._opened = {closing: opening for opening, closing in code.closings.items()}
+
+    @cached_property
+    def _call(self) -> re.Pattern[str]:
+        names = "|".join(map(re.escape, self._functions))
+        if self._is_shell:
+            return re.compile(rf"(?<![\w$./-])({names})(?=\s)")
+        owners = "|".join(map(re.escape, sorted({"self", "this", *self._code.modules})))
+        return re.compile(
+            rf"(?<![\w$.])(?<!def )(?<!function )(?:(?:\w+\.)*(?:{owners})\.)?({names})(?=[(,)])"
+        )
+
+    def find_targets(self, start: int, end: int) -> Iterator[Target]:
+        """Yield what a part of a statement assigns."""
+        text, whole = self._text, (0, len(self._text))
+        for match in meanings.TARGETS[self._code.language].finditer(text, start, end):
+            for name in _NAME.findall(match[match.lastindex or 0]):
+                yield name, self._scope(name, match.start())
+        for match in meanings.PARAMETERS[self._code.language].finditer(text, start, end):
+            for name in _NAME.findall(match[match.lastindex or 0]):
+                yield name, self._around(match.end(), end)
+        for match in meanings.WRITES[self._code.language].finditer(text, start, end):
+            listed = match[match.lastindex or 0]
+            files = listed.split() if self._is_shell else LITERAL.findall(text, start, end)
+            yield from ((name, whole) for file in files for name in name_files(file))
+        places = self._code.assignments
+        for place in places[bisect_left(places, start) : bisect_left(places, end)]:
+            left = _LEFT.search(text, max(start, place - _MAX_LEFT), place)
+            for name in _NAME.findall(left[1] if left else ""):
+                yield name, self._scope(name, place)
+        result = None if self._is_shell else _RETURN.search(text, start, end)
+        function = next(self._code.functions_at(result.start()), None) if result else None
+        if function:
+            yield f"{function.name}()", whole
+
+    def _scope(self, name: str, place: int) -> Span:
+        """Return the span in which a name that is assigned at a place is declared."""
+        if name in _KEYWORDS:
+            return 0, 0
+        if name.startswith(("self.", "this.")):
+            return 0, len(self._text)
+        is_python = self._code.language == "python"
+        declared = "global|nonlocal" if is_python else "const|let|var"
+        declares = re.compile(rf"\b(?:{declared})\b[^=;\n]*(?<!\w){re.escape(name)}\b")
+        for function in self._code.functions_at(place):
+            found = declares.search(self._text, *function.body)
+            if name in function.parameters or bool(found) != is_python:
+                return function.body
+        return self._code.code_span(place)
+
+    def _around(self, place: int, end: int) -> Span:
+        """Return the rest of the bracket around a place; `end` where there is none."""
+        first = bisect_right(self._openings, place)
+        for opening in reversed(self._openings[max(0, first - _MAX_BRACKETS) : first]):
+            if self._code.closings[opening] > place:
+                return place, self._code.closings[opening]
+        return place, end
+
+    def find_calls(self, start: int, end: int) -> Iterator[tuple[Function, Span]]:
+        """Yield the functions of this code that are called, with the spans of their arguments.
+
+        A function that is itself an argument receives the other arguments.
+        """
+        for match in self._call.finditer(self._text, start, end) if self._functions else ():
+            function, opening = self._functions[match[1]], match.end()
+            if self._is_shell:
+                yield function, (opening, end)
+            elif self._text[opening] == "(":
+                yield function, (opening, self._code.closings.get(opening, end))
+            else:
+                yield function, (start, end)
+
+    def find_changed(self, start: int, end: int) -> Iterator[tuple[Target, Span]]:
+        """Yield objects whose methods keep their arguments, with the spans of the arguments."""
+        if self._is_shell:
+            return
+        for match in meanings.KEEPS.finditer(self._text, start, end):
+            name, opening = match[1], match.end() - 1
+            span = opening, self._code.closings.get(opening, end)
+            scope = self._scope(name, opening)
+            yield (name, scope), span
+            for opened in re.finditer(rf"(?<![\w.]){re.escape(name)} ?=|\bas {re.escape(name)}\b", self._text[slice(*scope)]) if "write" in match[0] else ():
+                number = self._code.number_at(scope[0] + opened.start())
+                for part in self._code.parts(number):
+                    for file in LITERAL.findall(self._text, *part):
+                        yield from (((one, (0, len(self._text))), span) for one in name_files(file))
+
+    def find_reads(self, start: int, end: int) -> Iterator[Span]:
+        """Yield the spans of calls that read files, each with the object of the method."""
+        for match in meanings.READS.finditer(self._text, start, end):
+            first, opening = match.start(), match.end() - 1
+            while first > start and (self._text[first - 1] in "._]$" or self._text[first - 1].isalnum()):
+                first -= 1
+                if self._text[first - 1] == ")":
+                    first = self._opened.get(first - 1, first)
+            yield first, self._code.closings.get(opening, end)
+
+    def find_parameter(self, function: Function, span: Span, place: int) -> str:
+        """Return the parameter that receives the argument at a place, "" for none."""
+        if self._is_shell:
+            return str(len(self._text[span[0] : place].split()) or 1)
+        if not function.parameters:
+            return ""
+        number, at, begin = 0, span[0] + 1, span[0] + 1
+        while (mark := _ARGUMENTS.search(self._text, at, place)) is not None:
+            at = max(mark.end(), self._code.closings.get(mark.start(), -1) + 1)
+            if mark[0] == ",":
+                number, begin = number + 1, at
+        key = _KEYWORD.match(self._text, begin)
+        if key and key[1] in function.parameters:
+            return key[1]
+        return function.parameters[min(number, len(function.parameters) - 1)]
+
+
+def name_files(path: str) -> list[str]:
+    """Return the name of a file for a word that may be its path, or the end of its address."""
+    bare = re.sub("[\"']", "", path).removeprefix("./").rstrip(")")
+    if "://" in bare:
+        bare = bare.rstrip("/").rpartition("/")[2].partition("?")[0]
+    return [f"path:{bare}"] if bare and not bare.startswith(("-", "&", "$(")) and " " not in bare else []
