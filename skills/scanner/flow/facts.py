@@ -28,6 +28,7 @@ _RETURN = re.compile(r"\b(?:return|yield)\b")
 LITERAL = re.compile(r"[\"'`]([^\"'`\n]{1,200})[\"'`]")
 _ARGUMENTS = re.compile(r"[,(\[{]|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'")
 _KEYWORD = re.compile(r"\s*(\w+)\s*=(?!=)")
+_FILE = re.compile(r"(?!-)[\w$~/.{}@+-]*\w[\w$~/.{}@+-]*")
 _MAX_BRACKETS = 100
 """Brackets before a place that are searched for the bracket around it."""
 
@@ -128,7 +129,10 @@ class Facts:
 
     def find_reads(self, start: int, end: int) -> Iterator[Span]:
         """Yield the spans of calls that read files, each with the object of the method."""
-        for match in meanings.READS.finditer(self._text, start, end):
+        for match in meanings.READS[self._code.language].finditer(self._text, start, end):
+            if self._is_shell:
+                yield match.span()
+                continue
             first, opening = match.start(), match.end() - 1
             while first > start and (self._text[first - 1] in "._]$" or self._text[first - 1].isalnum()):
                 first -= 1
@@ -155,7 +159,7 @@ class Facts:
 
 def name_files(path: str) -> list[str]:
     """Return the name of a file for a word that may be its path, or the end of its address."""
-    bare = re.sub("[\"']", "", path).removeprefix("./").rstrip(")")
+    bare = re.sub("[\"']", "", path).removeprefix("./")
     if "://" in bare:
         bare = bare.rstrip("/").rpartition("/")[2].partition("?")[0]
-    return [f"path:{bare}"] if bare and not bare.startswith(("-", "&", "$(")) and " " not in bare else []
+    return [f"path:{bare}"] if _FILE.fullmatch(bare) else []

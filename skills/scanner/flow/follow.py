@@ -23,7 +23,8 @@ _READ = {"secret path": "secret", "settings path": "settings", "argument": "file
 """Label of a path -> label of its content."""
 _MANY = frozenset({"settings", "environment"})
 """Labels of many values, of which the use of a single one is legitimate."""
-_PRIVATE = _MANY | _READ.keys() | {"secret", "file"}
+_CONTENTS = _MANY | {"secret", "file"}
+_PRIVATE = _CONTENTS | _READ.keys()
 """Labels that the result of a network call does not have."""
 HARM = {
     ("network", "secret"): "secret-sent",
@@ -38,6 +39,8 @@ HARM = {
     ("execute", "known download"): "known-download-run",
 }
 """(kind of sink, label that must not reach it) -> rule."""
+_REACH = 100
+"""Characters before a path that are searched for an option that sends its file."""
 _MARGIN = " \t\n;&|(`"
 """Characters that patterns match before a command."""
 
@@ -115,8 +118,11 @@ class Follower:
             if address and addresses.is_local(address):
                 return
             is_fetch = not self._is_shell or match[0].rstrip().endswith(("curl", "wget"))
-            if not self._is_shell:
-                received = " ".join(LITERAL.findall(received))
+            received = (
+                self._text[start : span[1]]
+                if self._is_shell
+                else " ".join(LITERAL.findall(received))
+            )
             label = meanings.label_download(received) if is_fetch else ""
             if label:
                 self._queue.append(((start, match.end()), label))
@@ -147,7 +153,7 @@ class Follower:
                 name = self._facts.find_parameter(function, span, start)
                 self._assign((name, function.body), label)
         is_sent = any(one.kind == "network" and one.owner < 0 for one in sinks)
-        if not (is_sent and label in _PRIVATE):
+        if not is_sent or label not in (_CONTENTS if self._is_shell else _PRIVATE):
             for target, span in statement.changed:
                 if span[0] <= start < span[1]:
                     self._assign(target, label)
@@ -158,9 +164,10 @@ class Follower:
         return {(one, HARM[one.kind, label]) for one in sinks if (one.kind, label) in HARM}
 
     def _is_read(self, start: int, reads: list[Span]) -> bool:
-        return any(first <= start < last for first, last in reads) or bool(
-            meanings.UPLOADS.search(self._text, max(0, start - 12), start)
-        )
+        """Return whether the statement reads the file of the path at a place."""
+        if meanings.UPLOADS.search(self._text, max(0, start - _REACH), start):
+            return True
+        return any(first <= start < last for first, last in reads)
 
     def _assign(self, target: Target, label: str) -> None:
         """Give a label to all places of a name in its span."""
@@ -174,7 +181,7 @@ class Follower:
             facts, parts = self._facts, self._code.parts(number)
             text = "".join(self._text[slice(*part)] for part in parts)
             self._statements[number] = _Statement(
-                [] if self._is_shell else [one for part in parts for one in facts.find_reads(*part)],
+                [one for part in parts for one in facts.find_reads(*part)],
                 self._is_shell and bool(meanings.PICKS.search(text)),
                 [one for part in parts for one in facts.find_targets(*part)],
                 [one for part in parts for one in facts.find_calls(*part)],
@@ -190,7 +197,7 @@ def _uses(name: str, language: str) -> re.Pattern[str]:
     if path:
         return re.compile(rf"(?<![\w./-])(?:\./)?{re.escape(path)}(?![\w./-])")
     if name.endswith("()"):
-        return re.compile(rf"(?<!def )(?<!function )(?<![\w$]){re.escape(name[:-2])}\((?:[^()]*\))?")
+        return re.compile(rf"(?<!def )(?<!function )(?<![\w$]){re.escape(name[:-2])}(?:\((?:[^()]*\))?|(?=[,)]))")
     bare = re.escape(name.removeprefix("self.").removeprefix("this."))
     if bare != re.escape(name):
         return re.compile(rf"\b(?:self|this)\.{bare}\b(?!\s*=(?!=))")

@@ -31,16 +31,18 @@ SETTINGS_PATHS = (
 
 Patterns = Mapping[str, tuple[str, ...]]
 _COMMANDS = r"(?:^|[\n;&|(`]|\b(?:sudo|then|do|else|echo)\b)[ \t]*"
+_GIT_CONTENT = r"\bgit (?:archive|bundle|diff|format-patch)\b"
 _SHELL_SOURCES: Patterns = {
-    "secret": (*SECRET_PATHS, r"\bgpg\b[^\n|;]{0,80}--export-secret-keys", r"\bhistory ?[|>)]"),
+    "secret path": SECRET_PATHS,
+    "settings path": SETTINGS_PATHS,
+    "secret": (r"\bgpg\b[^\n|;]{0,80}--export-secret-keys", r"\bhistory ?[|>)]"),
     "settings": (
-        *SETTINGS_PATHS,
         r"\bsecurity (?:find-(?:generic|internet)-password|dump-keychain)|\bsecret-tool lookup"
         r"|\bkubectl\b[^\n|;]{0,60}\bsecrets?\b|\bgit credential\b",
     ),
     "environment": (rf"{_COMMANDS}(?:env|printenv|set|(?:export|declare) -p)\s*(?:[|>;)&\n]|$)",),
-    "argument": (r"\$\{?[1@*]",),
-    "file": (r"\bgit (?:archive|bundle|diff|format-patch)\b",),
+    "argument": (r"(?<!print )\$\{?[1@*]",),
+    "file": (_GIT_CONTENT,),
     "decoded": (
         r"\bbase(?:64|32)\b[^|;&\n]{0,40}?\s(?:-d|--decode\b)|\bxxd\b[^|;&\n]{0,40}?\s-r"
         r"|\bopenssl\b[^|;&\n]{0,80}?\s-d\b",
@@ -65,6 +67,7 @@ _PROGRAM_SOURCES: Patterns = {
         r"\benviron\b(?! ?\[|\.(?:get|pop|setdefault|update)\b)"
         r"|(?<!\} = )\b(?:process|deno)\.env\b(?! ?\[|\??\.\w)",
     ),
+    "file": (_GIT_CONTENT,),
     "argument": (r"\b(?:sys|process)\.argv\b|\bdeno\.args\b|\bparse_args\(",),
     "decoded": (
         r"\b(?:b64decode|b32decode|unhexlify|fromhex|atob|decompress|a85decode|b85decode"
@@ -84,7 +87,7 @@ SOURCES: Mapping[Language, Patterns] = {
 
 _SHELLS = r"(?:sudo (?:-\S+ )*)?(?:/(?:usr/)?bin/)?(?:ba|z|da|k|a)?sh"
 _INTERPRETERS = r"(?:python|node|perl|ruby|osascript|php|pwsh)[\d.]*"
-_WRAPPED = r"(?:(?:sudo|env|nohup|exec|time|timeout|nice|xargs|command)\b[ \t]+(?:-\S+[ \t]+|\d\S*[ \t]+)*)*"
+_WRAPPED = r"(?:\w+=[^\s(]*[ \t]+)*(?:(?:sudo|env|nohup|exec|time|timeout|nice|xargs|command)\b[ \t]+(?:-\S+[ \t]+|\d\S*[ \t]+)*)*"
 _RUNNING = (
     r"\b(?:os\.(?:system|popen|execv|execvp|execl|execlp)|subprocess\.(?:run|call|popen"
     r"|check_output|check_call|getoutput|getstatusoutput)|create_subprocess_(?:shell|exec)"
@@ -114,11 +117,12 @@ _SHELL_SINKS: Patterns = {
         r"\b(?:scp|rsync)\s[^\n|;]*?[\w.-]:|[>|]\s*/dev/(?:tcp|udp)/|>&\s?[3-9]\b",
     ),
     "execute": (
-        rf"(?P<before>)\|&?\s*{_WRAPPED}(?:{_SHELLS}|{_INTERPRETERS})(?=\s*(?:$|[|;&)\n>\"']|-s\s|-\s*(?:$|[\n|;&)])))",
+        rf"(?P<before>)\|&?\s*{_WRAPPED}(?:{_SHELLS}|{_INTERPRETERS})(?:\s+-(?![cme]\b)[\w-]*)*"
+        r"(?=\s*(?:$|[|;&)\n>\"'])|(?<=-s)\s)",
         rf"(?:^|[\s;&|(]){_WRAPPED}(?:{_SHELLS}|{_INTERPRETERS})\s+(?:-(?!m\b|c\b|e\b)\S+\s+)*"
         r"(?P<value><\(\w+|(?![-|<>\d&;])\S+)",
-        rf"(?:^|[\s;&|(]){_WRAPPED}{_SHELLS}\s+(?:-\w*\s+)*-\w*c\s+(?P<value>\"?[$`][^\n]*)",
-        r"(?:^|[\n;&|(]|\bdo|\bthen)[ \t]*(?:eval|source|\.)\s+(?P<value>[^\n]+)",
+        rf"(?:^|[\s;&|(]){_WRAPPED}{_SHELLS}\s+(?:-\w*\s+)*-\w*c\s+(?P<value>[\"']?[^\"'\n$`]*[$`][^\n]*)",
+        r"(?:^|[\n;&|(]|\bdo|\bthen)[ \t]*(?:eval|source|\.)\s+(?P<value>[\"']?[$<`]\(?[^\n]*|\S+)",
         rf"(?:^|[\n;&|(]|\bsudo)[ \t]*{_WRAPPED}(?P<value>[\"']?(?!\w+://)[\w.~${{}}-]*/[^\s\"']+)",
     ),
     "mark": (r"\bchmod\s",),
@@ -138,7 +142,7 @@ opens, or else in the whole statement. A method is a sink only if its owner is a
 UNSENT: Mapping[Language, re.Pattern[str]] = {
     "shell": re.compile(
         r"\s(?:-[hubi]|--(?:header|user|oauth2-bearer|cookie|user-agent|cert|key|cacert|exclude))[ =]"
-        r"(?:\"[^\"]*\"|'[^']*'|\S+)|\s-e\s(?:\"[^\"]*\"|'[^']*')|\[\[? [^\]\n]*\]|\bhttps?://[^\s\"'?$]+"
+        r"(?:\"[^\"]*\"|'[^']*'|\S+)|\b\w+=(?:\"[^\"]*\"|\S+)\s(?=(?:curl|wget)\b)|\s-e\s(?:\"[^\"]*\"|'[^']*')|\[\[? [^\]\n]*\]|(?:>>?|\s-\w*o|--output)[ =]?\s*[\w\"'$~.{/]\S*|\bhttps?://[^\s\"'?$]+"
     ),
     **dict.fromkeys(
         ("python", "javascript"),
@@ -151,17 +155,29 @@ UNSENT: Mapping[Language, re.Pattern[str]] = {
 """Arguments with which a command or call logs in, or that it does not send."""
 PICKED = re.compile(r"(?:\([^()]*\))?(?:\[\s*[\"'\d]|\??\.(?:get|pop)\(\s*[\"'])")
 """Text after a value of which one part is taken."""
-BELOW = re.compile(r"\s*[)}]?\s*(?:/(?!/)|,\s*[\"'\w])")
+BELOW = re.compile(r"\s*[)}]?\s*(?:/(?!/)|,\s*(?:[\"'`]|\w+\s*[,)]))")
 """Text after a folder of which a path within it is made."""
 PICKS = re.compile(r"\b(?:jq|awk)\b|\b(?:grep|cut)\s[^|\n]*[_=]|(?:^|\s)(?:source|\.)\s")
 """Commands that take one value out of many."""
-READS = re.compile(
-    r"\b(?:open|read|read_text|read_bytes|readfile(?:sync)?|createreadstream|copy(?:file|2|tree)?"
-    r"|make_archive|add|write|walk|r?glob|load|(?:cp|copyfile)sync|file|read_csv|connect)\("
+READS: Mapping[Language, re.Pattern[str]] = {
+    "shell": re.compile(
+        r"\b(?:cat|tar|zip|7z|gzip|base64|base32|xxd|cp|mv|install|gpg|openssl|head|tail|grep|sed|awk|cut"
+        r"|jq|sort|tee|scp|rsync|find|source|strings|od|dd|while|sqlite3)\s[^|;&\n]*"
+    ),
+    **dict.fromkeys(
+        ("python", "javascript"),
+        re.compile(
+            r"\b(?:open|read|read_text|read_bytes|readfile(?:sync)?|createreadstream|make_archive|walk"
+            r"|copy(?:file|2|tree)?|r?glob|(?:cp|copyfile)sync|file|read_csv|sqlite3\.connect)\("
+            rf"|\b(?:\w*zip\w*|\w*tar\w*|archive|z|t|zf|tf)\.(?:add|write)\(|{_RUNNING}"
+        ),
+    ),
+}
+"""Commands and calls that read the files at the paths in them, or at the path of their object."""
+UPLOADS = re.compile(
+    r"(?:@|=<|\s-\w*t[\"']?,?\s?|--(?:upload|post|body)-file[ =]|<\s?)[\"'f({$]{0,4}[\w./~-]{0,80}$"
 )
-"""Calls that read the files at the paths of their arguments or of their object."""
-UPLOADS = re.compile(r"(?:@|=<|\s-t[\"']?,?\s?|<\s?|\b(?:cat|base64|file|scp|rsync)\s)[f\"'${(]{0,4}$")
-"""Text before a path whose content a command reads."""
+"""Text before a path whose content a command sends."""
 KEEPS = re.compile(
     r"(?<![\w.])([a-z_$][\w$]*)(?:\.\w+)*\.(?:append|add|update|extend|insert|push|unshift|set|put"
     r"|write\w*|attach|put\w*)\("

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 from skills.scanner.code_blocks import Code, Language
 from skills.scanner.flow.names import expand_commands, expand_names
@@ -86,46 +87,50 @@ class Statements:
         self._split()
 
     def _split(self) -> None:
-        text, number, is_shell = self.text, 0, self.language == "shell"
+        kept: list[str] = []
+        for begin, end in pairwise(self._code_starts):
+            self._begin(begin)
+            at = begin
+            for start, stop in self._split_code(begin, end):
+                kept += [self.text[at:start], " " * (stop - start)]
+                at = stop
+            kept.append(self.text[at:end])
+        self.text = "".join(kept)
+
+    def _split_code(self, begin: int, end: int) -> Iterator[Span]:
+        """Find the statements and brackets of a code; yield the spans of its comments."""
+        text, is_shell = self.text, self.language == "shell"
+        number = self._numbers[-1]
         open_: list[tuple[int, int, str]] = []  # (offset, its statement, bracket or "block")
-        kept, at = [], 0
-        code_ends = iter(self._code_starts[1:])
-        code_end = next(code_ends)
-        for token in _TOKEN[self.language].finditer(text):
-            kind, end = token.lastgroup, token.end()
+        for token in _TOKEN[self.language].finditer(text, begin, end):
+            kind, stop = token.lastgroup, token.end()
             if kind is None or kind == "text":
                 continue
             start = token.start(kind)
-            if start >= code_end - 1:
-                open_.clear()
-                code_end = next(code_ends, len(text) + 1)
+            in_block = not open_ or open_[-1][2] == "block"
             if kind == "comment":
-                kept += [text[at:start], " " * (end - start)]
-                at = end
+                yield start, stop
             elif kind == "assign":
-                if not open_ or self.language == "javascript" or open_[-1][2] == "block":
+                if in_block or self.language == "javascript":
                     self.assignments.append(start)
             elif kind == "end":
-                if not open_ or open_[-1][2] == "block":
-                    number = self._begin(end)
+                number = self._begin(stop) if in_block else number
             elif kind in ("open", "group"):
                 is_block = kind == "group" or (
-                    text[start] == "{"
-                    and self.language == "javascript"
-                    and not _IN_OBJECT.search(text, max(0, start - 20), start)
+                    self.language == "javascript"
+                    and text[start] == "{"
+                    and not _IN_OBJECT.search(text, max(begin, start - 20), start)
                 )
                 open_.append((start, number, "block" if is_block else text[start]))
-                if is_block and not is_shell:
-                    number = self._begin(end)
-            elif open_ and (kind == "ended") == (is_shell and open_[-1][2] == "block"):
+                number = self._begin(stop) if is_block and not is_shell else number
+            elif open_ and (kind == "ended") == (is_shell and in_block):
                 opening, outer, bracket = open_.pop()
                 self.closings[opening] = start
                 if bracket == "block" and not is_shell:
-                    number = self._begin(end, outer)
-                elif bracket == "block" and _REDIRECTED.match(text, end):
+                    number = self._begin(stop, outer)
+                elif bracket == "block" and _REDIRECTED.match(text, stop, end):
                     first = bisect_right(self._starts, opening) - 1
                     self._numbers[first:] = [number] * (len(self._numbers) - first)
-        self.text = "".join((*kept, text[at:]))
 
     def _begin(self, start: int, number: int = -1) -> int:
         """Begin a statement, or go on with the statement `number`; return its number."""
