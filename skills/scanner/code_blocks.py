@@ -34,7 +34,8 @@ _EMBEDDED = [
 ]
 _EMBEDDED_END = re.compile(r"\n[^\S\n]*(\w+)|(['\"])(?=[\s|;&)]|$)")
 _JSON_TEXT = re.compile(r'"((?:\\.|[^"\\\n]){8,4000})"')
-_STRING = re.compile(r"""(["'`])((?:(?!\1)[^\\\n]|\\.)*?\b(?:curl|wget|nc|scp|rsync)\s(?:(?!\1)[^\\\n]|\\.)*)\1""")
+_STRING = re.compile(r"\"((?:\\.|[^\"\\\n])*+)\"|'((?:\\.|[^'\\\n])*+)'|`((?:\\.|[^`\\])*+)`")
+_SENDS = re.compile(r"\b(?:curl|wget|nc|scp|rsync)\s")
 
 
 class Code(NamedTuple):
@@ -139,8 +140,10 @@ def _with_embedded(code: Code) -> Iterator[Code]:
     """Yield the code, and the programs inside its shell commands."""
     yield code
     lines = Lines(code.text, code.first_line)
-    for found in _STRING.finditer(code.text):
-        yield Code("shell", found[2].replace("\\n", "\n"), lines.find(found.start()))
+    for found in _STRING.finditer(code.text) if _SENDS.search(code.text) else ():
+        command = found[found.lastindex or 0]
+        if _SENDS.search(command):
+            yield Code("shell", command.replace("\\n", "\n"), lines.find(found.start()))
     if code.language != "shell":
         return
     ends: dict[str, list[int]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -28,6 +29,7 @@ _RETURN = re.compile(r"\b(?:return|yield)\b")
 LITERAL = re.compile(r"[\"'`]([^\"'`\n]{1,200})[\"'`]")
 _ARGUMENTS = re.compile(r"[,(\[{]|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'")
 _KEYWORD = re.compile(r"\s*(\w+)\s*=(?!=)")
+_DECLARES = re.compile(r"\b(?:const|let|var|global|nonlocal)\b([^=;\n]*)")
 _FILE = re.compile(r"(?!-)[\w$~/.{}@+-]*\w[\w$~/.{}@+-]*")
 _MAX_BRACKETS = 100
 """Brackets before a place that are searched for the bracket around it."""
@@ -82,13 +84,21 @@ class Facts:
         if name.startswith(("self.", "this.")):
             return 0, len(self._text)
         is_python = self._code.language == "python"
-        declared = "global|nonlocal" if is_python else "const|let|var"
-        declares = re.compile(rf"\b(?:{declared})\b[^=;\n]*(?<!\w){re.escape(name)}\b")
         for function in self._code.functions_at(place):
-            found = declares.search(self._text, *function.body)
-            if name in function.parameters or bool(found) != is_python:
+            start, end = function.body
+            is_declared = any(start <= at < end for at in self._declared.get(name, ()))
+            if name in function.parameters or is_declared != is_python:
                 return function.body
         return self._code.code_span(place)
+
+    @cached_property
+    def _declared(self) -> dict[str, list[int]]:
+        """Name -> offsets of declarations: variables of JavaScript, globals of Python."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for match in _DECLARES.finditer(self._text):
+            for name in _NAME.findall(match[1]):
+                found[name].append(match.start())
+        return found
 
     def _around(self, place: int, end: int) -> Span:
         """Return the rest of the bracket around a place; `end` where there is none."""
@@ -163,3 +173,39 @@ def name_files(path: str) -> list[str]:
     if "://" in bare:
         bare = bare.rstrip("/").rpartition("/")[2].partition("?")[0]
     return [f"path:{bare}"] if _FILE.fullmatch(bare) else []
+
+
+_USES = {
+    "file": (re.compile(r"(?:^|[^\w./-])(?:\./)?$"), re.compile(r"(?![\w./-])")),
+    "result": (
+        re.compile(r"(?<![\w$])(?<!def )(?<!function )$"),
+        re.compile(r"\((?:[^()]*\))?|(?=[,)])"),
+    ),
+    "member": (re.compile(r"\b(?:self|this)\.$"), re.compile(r"\b(?!\s*=(?!=))")),
+    "shell": (re.compile(r"\$\{?$"), re.compile(r"(?!\w)")),
+    "name": (
+        re.compile(r"(?:^|[^\w$.])$"),
+        re.compile(r"(?![\w$]|\s*=(?![=>])|\s*:(?=[^\n]*[,}]))"),
+    ),
+}
+"""Kind of name -> patterns of the text before and after a use of it."""
+_MAX_BEFORE = 10
+
+
+def find_uses(text: str, name: str, span: Span, language: str) -> Iterator[Span]:
+    """Yield the places in a span where a name is used."""
+    kind, bare = "shell" if language == "shell" else "name", name
+    if name.startswith("path:"):
+        kind, bare = "file", name.removeprefix("path:")
+    elif name.endswith("()"):
+        kind, bare = "result", name.removesuffix("()")
+    elif name.startswith(("self.", "this.")):
+        kind, bare = "member", name.partition(".")[2]
+    before, after = _USES[kind]
+    at = text.find(bare, *span)
+    while at >= 0:
+        end = at + len(bare)
+        following = after.match(text, end)
+        if following and before.search(text, max(0, at - _MAX_BEFORE), at):
+            yield at, following.end()
+        at = text.find(bare, end, span[1])

@@ -9,22 +9,21 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict, deque
-from functools import cache
 from typing import NamedTuple
 
 from skills.scanner import addresses
 from skills.scanner.flow import meanings
-from skills.scanner.flow.facts import LITERAL, Facts, Target
+from skills.scanner.flow.facts import LITERAL, Facts, Target, find_uses
 from skills.scanner.flow.statements import Function, Span, Statements
 
 _MAX_PLACES = 20_000
 """Maximum places that labels reach; only hostile code has more."""
-_READ = {"secret path": "secret", "settings path": "settings", "argument": "file"}
+READ = {"secret path": "secret", "settings path": "settings", "argument": "file"}
 """Label of a path -> label of its content."""
 _MANY = frozenset({"settings", "environment"})
 """Labels of many values, of which the use of a single one is legitimate."""
 _CONTENTS = _MANY | {"secret", "file"}
-_PRIVATE = _CONTENTS | _READ.keys()
+_PRIVATE = _CONTENTS | READ.keys()
 """Labels that the result of a network call does not have."""
 HARM = {
     ("network", "secret"): "secret-sent",
@@ -81,13 +80,18 @@ class Follower:
 
     def find_harm(self) -> set[tuple[int, str]]:
         """Return (line, rule) of the sinks that values reach which must not reach them."""
-        for kind, patterns in meanings.SINKS[self._language].items():
-            for pattern in patterns:
-                for match in meanings.compiled(pattern).finditer(self._text):
+        for kind, concept in meanings.SINKS[self._language].items():
+            for pattern in concept.patterns:
+                for match in pattern.finditer(self._text):
                     self._add_sink(kind, match)
-        for label, patterns in meanings.SOURCES[self._language].items():
-            for pattern in patterns:
-                for match in meanings.compiled(pattern).finditer(self._text):
+        kinds = {sink.kind for sinks in self._sinks.values() for sink in sinks}
+        harmful = {label for kind, label in HARM if kind in kinds}
+        self._queue = deque(one for one in self._queue if one[1] in harmful)
+        for label, concept in meanings.SOURCES[self._language].items():
+            if harmful.isdisjoint((label, READ.get(label, ""))) and label != "connection":
+                continue
+            for pattern in concept.patterns:
+                for match in pattern.finditer(self._text):
                     margin = len(match[0]) - len(match[0].lstrip(_MARGIN))
                     self._queue.append(((match.start() + margin, match.end()), label))
         harm: set[tuple[_Sink, str]] = set()
@@ -134,8 +138,8 @@ class Follower:
         """Pass on a label that a value at a place has; return the harm that it does there."""
         start, number = place[0], self._code.number_at(place[0])
         statement = self._statement(number)
-        if label in _READ and self._is_read(start, statement.reads):
-            label = _READ[label]
+        if label in READ and self._is_read(start, statement.reads):
+            label = READ[label]
         at = bisect_left(self._unsent, (start + 1, 0)) - 1
         is_unsent = at >= 0 and start < self._unsent[at][1]
         if is_unsent and (self._is_shell or label in _MANY):
@@ -173,8 +177,8 @@ class Follower:
         """Give a label to all places of a name in its span."""
         if target[0] and (target, label) not in self._assigned:
             self._assigned.add((target, label))
-            for match in _uses(target[0], self._language).finditer(self._text, *target[1]):
-                self._queue.append((match.span(), label))
+            for place in find_uses(self._text, *target, self._language):
+                self._queue.append((place, label))
 
     def _statement(self, number: int) -> _Statement:
         if number not in self._statements:
@@ -188,19 +192,3 @@ class Follower:
                 [one for part in parts for one in facts.find_changed(*part)],
             )
         return self._statements[number]
-
-
-@cache
-def _uses(name: str, language: str) -> re.Pattern[str]:
-    """Return the pattern of the places where a name is used."""
-    kind, _, path = name.partition(":")
-    if path:
-        return re.compile(rf"(?<![\w./-])(?:\./)?{re.escape(path)}(?![\w./-])")
-    if name.endswith("()"):
-        return re.compile(rf"(?<!def )(?<!function )(?<![\w$]){re.escape(name[:-2])}(?:\((?:[^()]*\))?|(?=[,)]))")
-    bare = re.escape(name.removeprefix("self.").removeprefix("this."))
-    if bare != re.escape(name):
-        return re.compile(rf"\b(?:self|this)\.{bare}\b(?!\s*=(?!=))")
-    if language == "shell":
-        return re.compile(rf"\$\{{?{bare}\b" if bare not in "@*" else r"\$\{?[@*]")
-    return re.compile(rf"(?<![\w$.]){bare}(?![\w$]|\s*=(?![=>])|(?<=[{{,] \w)\s*:)")

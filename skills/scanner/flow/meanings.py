@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 
 from skills.scanner import addresses
 from skills.scanner.code_blocks import Language
+from skills.scanner.words import Concept
 
 SECRET_PATHS = (
     r"(?<![\w)\]])\.(?:ssh|aws|gnupg|azure|kube)(?![\w-])"
@@ -29,21 +29,23 @@ SETTINGS_PATHS = (
 )
 """Patterns of paths of secrets, and of files with settings that may be secret."""
 
-Patterns = Mapping[str, tuple[str, ...]]
+Concepts = Mapping[str, Concept]
 _COMMANDS = r"(?:^|[\n;&|(`]|\b(?:sudo|then|do|else|echo)\b)[ \t]*"
 _GIT_CONTENT = r"\bgit (?:archive|bundle|diff|format-patch)\b"
-_SHELL_SOURCES: Patterns = {
-    "secret path": SECRET_PATHS,
-    "settings path": SETTINGS_PATHS,
-    "secret": (r"\bgpg\b[^\n|;]{0,80}--export-secret-keys", r"\bhistory ?[|>)]"),
-    "settings": (
+_SHELL_SOURCES: Concepts = {
+    "secret path": Concept("", *SECRET_PATHS),
+    "settings path": Concept("", *SETTINGS_PATHS),
+    "secret": Concept("", r"\bgpg\b[^\n|;]{0,80}--export-secret-keys", r"\bhistory ?[|>)]"),
+    "settings": Concept(
+        "",
         r"\bsecurity (?:find-(?:generic|internet)-password|dump-keychain)|\bsecret-tool lookup"
         r"|\bkubectl\b[^\n|;]{0,60}\bsecrets?\b|\bgit credential\b",
     ),
-    "environment": (rf"{_COMMANDS}(?:env|printenv|set|(?:export|declare) -p)\s*(?:[|>;)&\n]|$)",),
-    "argument": (r"(?<!print )\$\{?[1@*]",),
-    "file": (_GIT_CONTENT,),
-    "decoded": (
+    "environment": Concept("", rf"{_COMMANDS}(?:env|printenv|set|(?:export|declare) -p)\s*(?:[|>;)&\n]|$)",),
+    "argument": Concept("", r"(?<!print )\$\{?[1@*]",),
+    "file": Concept("", _GIT_CONTENT,),
+    "decoded": Concept(
+        "",
         r"\bbase(?:64|32)\b[^|;&\n]{0,40}?\s(?:-d|--decode\b)|\bxxd\b[^|;&\n]{0,40}?\s-r"
         r"|\bopenssl\b[^|;&\n]{0,80}?\s-d\b",
     ),
@@ -60,25 +62,28 @@ _CONNECTION = (
     r"|create_connection|ftp(?:_tls)?|poolmanager|https?\.request|(?:net|tls)\.connect|connect_ex"
     r"|net\.createconnection|websocket|xmlhttprequest|open_sftp|createtransport)\("
 )
-_PROGRAM_SOURCES: Patterns = {
-    "secret path": SECRET_PATHS,
-    "settings path": SETTINGS_PATHS,
-    "environment": (
+_PROGRAM_SOURCES: Concepts = {
+    "secret path": Concept("", *SECRET_PATHS),
+    "settings path": Concept("", *SETTINGS_PATHS),
+    "environment": Concept(
+        "",
         r"\benviron\b(?! ?\[|\.(?:get|pop|setdefault|update)\b)"
         r"|(?<!\} = )\b(?:process|deno)\.env\b(?! ?\[|\??\.\w)",
     ),
-    "file": (_GIT_CONTENT,),
-    "argument": (r"\b(?:sys|process)\.argv\b|\bdeno\.args\b|\bparse_args\(",),
-    "decoded": (
+    "file": Concept("", _GIT_CONTENT,),
+    "argument": Concept("", r"\b(?:sys|process)\.argv\b|\bdeno\.args\b|\bparse_args\(",),
+    "decoded": Concept(
+        "",
         r"\b(?:b64decode|b32decode|unhexlify|fromhex|atob|decompress|a85decode|b85decode"
         r"|codecs\.decode)\(|\bbuffer\.from\([^\n]{0,300}?base64",
     ),
-    "home path": (
+    "home path": Concept(
+        "",
         r"\b(?:home|homedir)\(\)(?!\s?\)?\s?/)|[\"'](?:~|\$home|c:\\{0,2}|/home|/users|/root)/?[\"']",
     ),
-    "connection": (_CONNECTION,),
+    "connection": Concept("", _CONNECTION,),
 }
-SOURCES: Mapping[Language, Patterns] = {
+SOURCES: Mapping[Language, Concepts] = {
     "shell": _SHELL_SOURCES,
     "python": _PROGRAM_SOURCES,
     "javascript": _PROGRAM_SOURCES,
@@ -94,29 +99,33 @@ _RUNNING = (
     r"|(?:child_process\.)?(?:exec|execsync|spawn|spawnsync|execfile|execfilesync))\(\s*\[?\s*"
 )
 _SENDERS = "curl|wget|nc|ncat|netcat|socat|telnet|xh|ftp|sftp"
-_PROGRAM_SINKS: Patterns = {
-    "network": (_NETWORK, r"[\"'`](?:curl|wget|nc|scp|rsync)(?=\s+\S|[\"'`],)"),
-    "method": (
+_PROGRAM_SINKS: Concepts = {
+    "network": Concept("", _NETWORK, r"[\"'`](?:curl|wget|nc|scp|rsync)(?=\s+\S|[\"'`],)"),
+    "method": Concept(
+        "",
         r"(?<![\w.])(?P<owner>[a-z_$][\w$]*)(?:\.\w+)?\.(?:post|put|patch|request|send|sendall|sendto"
         r"|sendmail|send_message|storbinary|get|storlines|write|end|connect|putfo|open)\(",
     ),
-    "execute": (
+    "execute": Concept(
+        "",
         r"(?<![\w.])(?:exec|eval|new function)\(|\bruninthiscontext\(|\brunin(?:new)?context\("
         r"|\.then\((?:eval|function)\)",
         rf"{_RUNNING}(?P<value>(?![\"'`])[\w.]+)",
         rf"{_RUNNING}[\"'](?:{_SHELLS}|{_INTERPRETERS})[\"'],\s*(?:\[\s*)?(?P<value>(?![\"']-)[^,\])]+)",
         rf"{_RUNNING}[\"']{_SHELLS}[\"'],\s*(?:\[\s*)?[\"']-\w+[\"'],\s*(?P<value>(?![\"'`])[^,\])]+)",
     ),
-    "mark": (r"\bchmod(?:sync)?\(",),
-    "delete": (r"\b(?:rmtree|rmsync|rmdirsync|rimraf)\(",),
+    "mark": Concept("", r"\bchmod(?:sync)?\("),
+    "delete": Concept("", r"\b(?:rmtree|rmsync|rmdirsync|rimraf)\("),
 }
-_SHELL_SINKS: Patterns = {
-    "network": (
+_SHELL_SINKS: Concepts = {
+    "network": Concept(
+        "",
         rf"(?:^|[\s;&|(`]|/)(?:{_SENDERS})(?=\s+\S)|{_COMMANDS}(?:https?|mail|dig|ping|drill"
         r"|host|nslookup) (?=\S)",
         r"\b(?:scp|rsync)\s[^\n|;]*?[\w.-]:|[>|]\s*/dev/(?:tcp|udp)/|>&\s?[3-9]\b",
     ),
-    "execute": (
+    "execute": Concept(
+        "",
         rf"(?P<before>)\|&?\s*{_WRAPPED}(?:{_SHELLS}|{_INTERPRETERS})(?:\s+-(?![cme]\b)[\w-]*)*"
         r"(?=\s*(?:$|[|;&)\n>\"'])|(?<=-s)\s)",
         rf"(?:^|[\s;&|(]){_WRAPPED}(?:{_SHELLS}|{_INTERPRETERS})\s+(?:-(?!m\b|c\b|e\b)\S+\s+)*"
@@ -125,9 +134,9 @@ _SHELL_SINKS: Patterns = {
         r"(?:^|[\n;&|(]|\bdo|\bthen)[ \t]*(?:eval|source|\.)\s+(?P<value>[\"']?[$<`]\(?[^\n]*|\S+)",
         rf"(?:^|[\n;&|(]|\bsudo)[ \t]*{_WRAPPED}(?P<value>[\"']?(?!\w+://)[\w.~${{}}-]*/[^\s\"']+)",
     ),
-    "mark": (r"\bchmod\s",),
+    "mark": Concept("", r"\bchmod\s"),
 }
-SINKS: Mapping[Language, Patterns] = {
+SINKS: Mapping[Language, Concepts] = {
     "shell": _SHELL_SINKS,
     "python": _PROGRAM_SINKS,
     "javascript": _PROGRAM_SINKS,
@@ -214,12 +223,6 @@ WRITES: Mapping[Language, re.Pattern[str]] = {
     ),
 }
 """Commands and calls that write the files that they name."""
-
-
-@cache
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern, compiled on first use."""
-    return re.compile(pattern)
 
 
 def label_download(text: str) -> str:
