@@ -35,6 +35,7 @@ _EMBEDDED = [
 _EMBEDDED_END = re.compile(r"\n[^\S\n]*(\w+)|(['\"])(?=[\s|;&)]|$)")
 _JSON_TEXT = re.compile(r'"((?:\\.|[^"\\\n]){8,4000})"')
 _STRING = re.compile(r"\"((?:\\.|[^\"\\\n])*+)\"|'((?:\\.|[^'\\\n])*+)'|`((?:\\.|[^`\\])*+)`")
+"""Literal texts in code."""
 _SENDS = re.compile(r"\b(?:curl|wget|nc|scp|rsync)\s")
 
 
@@ -140,10 +141,10 @@ def _with_embedded(code: Code) -> Iterator[Code]:
     """Yield the code, and the programs inside its shell commands."""
     yield code
     lines = Lines(code.text, code.first_line)
-    for found in _STRING.finditer(code.text) if _SENDS.search(code.text) else ():
-        command = found[found.lastindex or 0]
+    for text in _STRING.finditer(code.text) if _SENDS.search(code.text) else ():
+        command = text[text.lastindex or 0]
         if _SENDS.search(command):
-            yield Code("shell", command.replace("\\n", "\n"), lines.find(found.start()))
+            yield Code("shell", command.replace("\\n", "\n"), lines.find(text.start()))
     if code.language != "shell":
         return
     ends: dict[str, list[int]] = {}

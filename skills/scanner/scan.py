@@ -20,6 +20,7 @@ from skills.scanner.context import Context
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_IDEAS, find_flows, may_have_flows, may_send_secrets
 from skills.scanner.flow.meanings import is_known_installer
+from skills.scanner.flow.names import IGNORED
 from skills.scanner.hidden_characters import find_hidden_characters
 from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
@@ -30,7 +31,7 @@ from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_li
 from skills.scanner.text_rule import Match, TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 14
+SCANNER_VERSION = 15
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -43,8 +44,6 @@ MAX_EXCERPT_CHARACTERS = 80
 
 _ESCAPE = re.compile(r"\\(?:x|u00)([2-7][0-9a-fA-F])")
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
-# A shell ignores these within a word.
-_IGNORED = re.compile(r"(?<=[a-z])(?:''|\"\"|\\(?![nt]))(?=[a-z])")
 _TEXT_RULES = COMMAND_RULES + ORDER_RULES
 
 
@@ -162,7 +161,7 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
         yield _weigh(context, "campaign-indicator", start, quote)
     is_shell = all(code.language == "shell" for code in codes)
     languages = {code.language for code in codes} or LANGUAGES.keys()
-    if may_have_flows(places, languages) or (is_shell and _IGNORED.search(text.spaced)):
+    if may_have_flows(places, languages) or (is_shell and IGNORED.search(text.spaced)):
         for line, name in find_flows(codes or tuple(find_blocks(lines, text.fenced))):
             line = min(line, len(lines))
             start = text.offset_of(line)

@@ -17,14 +17,13 @@ Target = tuple[str, Span]
 
 `self.NAME` is a member of an object, `NAME()` the result of a function, `path:NAME` a file.
 """
-_LEFT = re.compile(
-    r"((?:[\w$.,\s*()]|\[[^\]\n]*\])*|\{[^{}]*\}\s*)(?::[^=;]*)?[+|:?&]?$"
-)
+_LEFT = re.compile(r"((?:[\w$.,\s*()]|\[[^\]\n]*\])*|\{[^{}]*\}\s*)(?::[^=;]*)?[+|:?&]?$")
 """Targets of an assignment, before their type."""
 _MAX_LEFT = 200
 """Characters before `=` that are searched for targets."""
 _NAME = re.compile(r"(?<![\w.$])(?:(?:self|this)\.)?[a-z_$][\w$]*")
 _KEYWORDS = word_set("const let var in of not async await export return if else for self this")
+_IN_NAME = re.compile(r"[\w.$\]]")
 _RETURN = re.compile(r"\b(?:return|yield)\b")
 LITERAL = re.compile(r"[\"'`]([^\"'`\n]{1,200})[\"'`]")
 _ARGUMENTS = re.compile(r"[,(\[{]|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'")
@@ -123,19 +122,24 @@ class Facts:
                 yield function, (start, end)
 
     def find_changed(self, start: int, end: int) -> Iterator[tuple[Target, Span]]:
-        """Yield objects whose methods keep their arguments, with the spans of the arguments."""
-        if self._is_shell:
-            return
-        for match in meanings.KEEPS.finditer(self._text, start, end):
+        """Yield objects whose methods keep their arguments, with the spans of the arguments.
+
+        An object that is written to stands for the files that are named where it is opened.
+        """
+        for match in () if self._is_shell else meanings.KEEPS.finditer(self._text, start, end):
             name, opening = match[1], match.end() - 1
-            span = opening, self._code.closings.get(opening, end)
+            arguments = opening, self._code.closings.get(opening, end)
             scope = self._scope(name, opening)
-            yield (name, scope), span
-            for opened in re.finditer(rf"(?<![\w.]){re.escape(name)} ?=|\bas {re.escape(name)}\b", self._text[slice(*scope)]) if "write" in match[0] else ():
-                number = self._code.number_at(scope[0] + opened.start())
-                for part in self._code.parts(number):
-                    for file in LITERAL.findall(self._text, *part):
-                        yield from (((one, (0, len(self._text))), span) for one in name_files(file))
+            yield (name, scope), arguments
+            if "write" in match[0]:
+                opened = re.compile(rf"(?<![\w.]){re.escape(name)} ?=|\bas {re.escape(name)}\b")
+                for found in opened.finditer(self._text, *scope):
+                    for part in self._code.parts(self._code.number_at(found.start())):
+                        yield from ((file, arguments) for file in self._find_files(*part))
+
+    def _find_files(self, start: int, end: int) -> Iterator[Target]:
+        for literal in LITERAL.findall(self._text, start, end):
+            yield from ((name, (0, len(self._text))) for name in name_files(literal))
 
     def find_reads(self, start: int, end: int) -> Iterator[Span]:
         """Yield the spans of calls that read files, each with the object of the method."""
@@ -144,7 +148,7 @@ class Facts:
                 yield match.span()
                 continue
             first, opening = match.start(), match.end() - 1
-            while first > start and (self._text[first - 1] in "._]$" or self._text[first - 1].isalnum()):
+            while first > start and _IN_NAME.match(self._text, first - 1):
                 first -= 1
                 if self._text[first - 1] == ")":
                     first = self._opened.get(first - 1, first)

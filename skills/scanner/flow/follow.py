@@ -70,6 +70,7 @@ class Follower:
         self._facts = Facts(code)
         self._statements: dict[int, _Statement] = {}
         self._sinks: dict[int, list[_Sink]] = defaultdict(list)
+        self._known: set[tuple[str, Span]] = set()
         self._queue: deque[tuple[Span, str]] = deque()
         self._reached: set[tuple[int, str]] = set()
         self._assigned: set[tuple[Target | int, str]] = set()
@@ -116,12 +117,15 @@ class Follower:
             span = span[0], match.start()
         elif opening in self._code.closings and not self._is_shell:
             span = opening, self._code.closings[opening]
+        is_fetch = not self._is_shell or match[0].rstrip().endswith(("curl", "wget"))
+        if (kind, span) in self._known and not is_fetch:
+            return  # many senders in one statement
+        self._known.add((kind, span))
         if kind == "network":
             received = self._text[slice(*span)]
             address = addresses.ADDRESS.search(received)
             if address and addresses.is_local(address):
                 return
-            is_fetch = not self._is_shell or match[0].rstrip().endswith(("curl", "wget"))
             received = (
                 self._text[start : span[1]]
                 if self._is_shell
@@ -140,15 +144,7 @@ class Follower:
         statement = self._statement(number)
         if label in READ and self._is_read(start, statement.reads):
             label = READ[label]
-        at = bisect_left(self._unsent, (start + 1, 0)) - 1
-        is_unsent = at >= 0 and start < self._unsent[at][1]
-        if is_unsent and (self._is_shell or label in _MANY):
-            return set()
-        if label in _MANY and (statement.picks or meanings.PICKED.match(self._text, place[1])):
-            return set()
-        if label == "home path" and meanings.BELOW.match(self._text, place[1]):
-            return set()
-        if (start, label) in self._reached:
+        if (start, label) in self._reached or self._is_exempt(place, label, statement):
             return set()
         self._reached.add((start, label))
         sinks = [one for one in self._sinks[number] if one.span[0] <= start < one.span[1]]
@@ -166,6 +162,16 @@ class Follower:
                 for target in statement.targets:
                     self._assign(target, label)
         return {(one, HARM[one.kind, label]) for one in sinks if (one.kind, label) in HARM}
+
+    def _is_exempt(self, place: Span, label: str, statement: _Statement) -> bool:
+        """Return whether a value is not sent, or only a harmless part of it is used."""
+        start, end = place
+        at = bisect_left(self._unsent, (start + 1, 0)) - 1
+        if at >= 0 and start < self._unsent[at][1] and (self._is_shell or label in _MANY):
+            return True
+        if label in _MANY:
+            return statement.picks or bool(meanings.PICKED.match(self._text, end))
+        return label == "home path" and bool(meanings.BELOW.match(self._text, end))
 
     def _is_read(self, start: int, reads: list[Span]) -> bool:
         """Return whether the statement reads the file of the path at a place."""

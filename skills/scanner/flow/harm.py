@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 
 from skills.scanner.code_blocks import LANGUAGES, Code, Language
 from skills.scanner.flow import meanings
-from skills.scanner.flow.follow import HARM, Follower
+from skills.scanner.flow.follow import Follower
 from skills.scanner.flow.statements import Statements
 from skills.scanner.words import Concept, Places
 
@@ -59,6 +59,7 @@ _FLOWS: list[tuple[frozenset[Language], list[tuple[Concept, ...]]]] = [
 """(languages, ideas that meet in code with a harmful flow, one of each group)."""
 FLOW_IDEAS = [idea for _, flow in _FLOWS for group in flow for idea in group]
 
+
 def may_have_flows(places: Places, languages: Set[Language]) -> bool:
     """Return whether code of these languages in a text may have a harmful flow."""
     return any(places.has_each(ideas) for of, ideas in _FLOWS if not languages.isdisjoint(of))
@@ -67,7 +68,6 @@ def may_have_flows(places: Places, languages: Set[Language]) -> bool:
 def may_send_secrets(places: Places) -> bool:
     """Return whether code in a text may send a secret."""
     return places.has_each([(SECRETS,), (_SENDS,)])
-
 
 
 def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:

@@ -41,9 +41,18 @@ _SHELL_SOURCES: Concepts = {
         r"\bsecurity (?:find-(?:generic|internet)-password|dump-keychain)|\bsecret-tool lookup"
         r"|\bkubectl\b[^\n|;]{0,60}\bsecrets?\b|\bgit credential\b",
     ),
-    "environment": Concept("", rf"{_COMMANDS}(?:env|printenv|set|(?:export|declare) -p)\s*(?:[|>;)&\n]|$)",),
-    "argument": Concept("", r"(?<!print )\$\{?[1@*]",),
-    "file": Concept("", _GIT_CONTENT,),
+    "environment": Concept(
+        "",
+        rf"{_COMMANDS}(?:env|printenv|set|(?:export|declare) -p)\s*(?:[|>;)&\n]|$)",
+    ),
+    "argument": Concept(
+        "",
+        r"(?<!print )\$\{?[1@*]",
+    ),
+    "file": Concept(
+        "",
+        _GIT_CONTENT,
+    ),
     "decoded": Concept(
         "",
         r"\bbase(?:64|32)\b[^|;&\n]{0,40}?\s(?:-d|--decode\b)|\bxxd\b[^|;&\n]{0,40}?\s-r"
@@ -70,8 +79,14 @@ _PROGRAM_SOURCES: Concepts = {
         r"\benviron\b(?! ?\[|\.(?:get|pop|setdefault|update)\b)"
         r"|(?<!\} = )\b(?:process|deno)\.env\b(?! ?\[|\??\.\w)",
     ),
-    "file": Concept("", _GIT_CONTENT,),
-    "argument": Concept("", r"\b(?:sys|process)\.argv\b|\bdeno\.args\b|\bparse_args\(",),
+    "file": Concept(
+        "",
+        _GIT_CONTENT,
+    ),
+    "argument": Concept(
+        "",
+        r"\b(?:sys|process)\.argv\b|\bdeno\.args\b|\bparse_args\(",
+    ),
     "decoded": Concept(
         "",
         r"\b(?:b64decode|b32decode|unhexlify|fromhex|atob|decompress|a85decode|b85decode"
@@ -81,7 +96,10 @@ _PROGRAM_SOURCES: Concepts = {
         "",
         r"\b(?:home|homedir)\(\)(?!\s?\)?\s?/)|[\"'](?:~|\$home|c:\\{0,2}|/home|/users|/root)/?[\"']",
     ),
-    "connection": Concept("", _CONNECTION,),
+    "connection": Concept(
+        "",
+        _CONNECTION,
+    ),
 }
 SOURCES: Mapping[Language, Concepts] = {
     "shell": _SHELL_SOURCES,
@@ -90,9 +108,12 @@ SOURCES: Mapping[Language, Concepts] = {
 }
 """Language -> label -> patterns of values with this label, for code in lower case."""
 
-_SHELLS = r"(?:sudo (?:-\S+ )*)?(?:/(?:usr/)?bin/)?(?:ba|z|da|k|a)?sh"
+_SHELLS = r"(?:sudo (?:-\S+ ){0,4})?(?:/(?:usr/)?bin/)?(?:ba|z|da|k|a)?sh"
 _INTERPRETERS = r"(?:python|node|perl|ruby|osascript|php|pwsh)[\d.]*"
-_WRAPPED = r"(?:\w+=[^\s(]*[ \t]+)*(?:(?:sudo|env|nohup|exec|time|timeout|nice|xargs|command)\b[ \t]+(?:-\S+[ \t]+|\d\S*[ \t]+)*)*"
+_WRAPPED = (
+    r"(?:\w+=[^\s(]*[ \t]+){0,8}(?:(?:sudo|env|nohup|exec|time|timeout|nice|xargs|command)\b[ \t]+"
+    r"(?:-\S+[ \t]+|\d\S*[ \t]+){0,8}){0,6}"
+)
 _RUNNING = (
     r"\b(?:os\.(?:system|popen|execv|execvp|execl|execlp)|subprocess\.(?:run|call|popen"
     r"|check_output|check_call|getoutput|getstatusoutput)|create_subprocess_(?:shell|exec)"
@@ -150,8 +171,10 @@ opens, or else in the whole statement. A method is a sink only if its owner is a
 
 UNSENT: Mapping[Language, re.Pattern[str]] = {
     "shell": re.compile(
-        r"\s(?:-[hubi]|--(?:header|user|oauth2-bearer|cookie|user-agent|cert|key|cacert|exclude))[ =]"
-        r"(?:\"[^\"]*\"|'[^']*'|\S+)|\b\w+=(?:\"[^\"]*\"|\S+)\s(?=(?:curl|wget)\b)|\s-e\s(?:\"[^\"]*\"|'[^']*')|\[\[? [^\]\n]*\]|(?:>>?|\s-\w*o|--output)[ =]?\s*[\w\"'$~.{/]\S*|\bhttps?://[^\s\"'?$]+"
+        r"(?:\s-[hub]|(?<!base64)\s-i|\s--(?:header|user|oauth2-bearer|cookie|user-agent|cert|key|cacert|exclude))"
+        r"[ =](?:\"[^\"]*\"|'[^']*'|\S+)|\b\w+=(?:\"[^\"]*\"|\S+)[ \t]+(?=(?:curl|wget)\b)"
+        r"|\s-e\s(?:\"[^\"]*\"|'[^']*')|\[\[? [^\]\n]*\]|\bhttps?://[^\s\"'?$]+"
+        r"|(?:>>?|\s-\w*o|--output)[ =]?\s*[\w\"'$~.{/]\S*"
     ),
     **dict.fromkeys(
         ("python", "javascript"),
@@ -209,7 +232,9 @@ TARGETS: Mapping[Language, re.Pattern[str]] = {
 PARAMETERS: Mapping[Language, re.Pattern[str]] = {
     "shell": re.compile(r"(?!)"),
     "python": re.compile(r"\blambda ([\w, *]+):"),
-    "javascript": re.compile(r"(?:\(([\w\s,:{}\[\]?]*)\)|\b(\w+))\s*=>|\bfunction\s*\w*\(([^()]*)\)"),
+    "javascript": re.compile(
+        r"(?:\(([\w\s,:{}\[\]?]*)\)|\b(\w+))\s*=>|\bfunction\s*\w*\(([^()]*)\)"
+    ),
 }
 """Parameters of functions within a statement."""
 WRITES: Mapping[Language, re.Pattern[str]] = {
@@ -219,7 +244,9 @@ WRITES: Mapping[Language, re.Pattern[str]] = {
     ),
     **dict.fromkeys(
         ("python", "javascript"),
-        re.compile(r"\b(?:write_text|write_bytes|writefile(?:sync)?|copy\w*|move|make_archive|urlretrieve|cpsync|zipfile|tarfile\.open)\("),
+        re.compile(
+            r"\b(?:write_text|write_bytes|writefile(?:sync)?|copy\w*|move|make_archive|urlretrieve|cpsync|zipfile|tarfile\.open)\("
+        ),
     ),
 }
 """Commands and calls that write the files that they name."""

@@ -23,12 +23,13 @@ _COMMANDS = re.compile(
     r"(?m)(?:^|[;&|]|\balias)[ \t]*(?P<name>\w+)=(?P<quote>[\"']?)"
     r"(?P<text>(?:curl|wget|nc|ncat|sudo|(?:ba|z)?sh)\b[^\"'\n;]{0,80})(?P=quote)"
 )
-_IGNORED = re.compile(r"(?<=[a-z])(?:''|\"\"|\\(?![nt]))(?=[a-z])")
+IGNORED = re.compile(r"(?<=[a-z])(?:''|\"\"|\\(?![nt]))(?=[a-z])")
 """Characters that a shell ignores within a word."""
 
 _INTERPRETER = r"\b(?:python[\d.]*|node|ruby|perl|php)\b"
 _PROGRAM = re.compile(
-    rf"(?m)^([^\n]*{_INTERPRETER}[^\n<]*<<-?\s?[\"']?(\w+)[^\n]*)((?:\n[^\n]*){{0,400}}?)(?=\n[ \t]*\2\b)"
+    rf"(?m)^([^\n]*{_INTERPRETER}[^\n<]*<<-?\s?[\"']?(\w+)[^\n]*)"
+    r"((?:\n[^\n]*){0,400}?)(?=\n[ \t]*\2\b)"
     rf"|({_INTERPRETER}[^\n]{{0,80}}?\s-[ce]\s+)(\"(?:[^\"\\]|\\.)*+\"|'[^']*')"
 )
 """A command with a program as its input, which is read as a program."""
@@ -36,7 +37,7 @@ _PROGRAM = re.compile(
 
 def expand_commands(text: str) -> str:
     """Return shell commands with the commands that aliases and variables stand for."""
-    text = _PROGRAM.sub(_leave_out, _IGNORED.sub("", text))
+    text = _PROGRAM.sub(_leave_out, IGNORED.sub("", text))
     full = {match["name"]: match["text"] for match in _COMMANDS.finditer(text)}
     if not full:
         return text
@@ -58,9 +59,7 @@ def expand_names(text: str) -> str:
     if not full:
         return text
     names = "|".join(map(re.escape, full))
-    return re.sub(
-        rf"(?<![\w.$\"'])({names})(?=\s*[.(])", lambda match: full[match[1]], text
-    )
+    return re.sub(rf"(?<![\w.$\"'])({names})(?=\s*[.(])", lambda match: full[match[1]], text)
 
 
 def _list_names(text: str) -> Iterator[tuple[str, str]]:

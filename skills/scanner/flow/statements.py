@@ -25,7 +25,9 @@ _JAVASCRIPT = r"""[^"'`/()\[\]{}\n;=]*+(?:
         | (?<![^(,=:!&|?;{}\s])/(?![/*\s])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/ ) | """
 _SHELL = r"""(?:
     (?P<comment>(?<![^\s;&|(])\#[^\n]*|\\\n) | \|&?(?:\s|\#[^\n]*\n)*+ | \$\{[^}\n]*\}
-    | (?P<end>\n|;;?|&&|\|\||(?<![<>])&(?![>&\d])) | (?P<text>\b(?:curl|wget|nc)\b[^\n;|&]*<<-?\s?["']?(?P<tag>\w+)[^\n]*\n(?:.{0,4000}?\n)??\s*(?P=tag)\b
+    | (?P<end>\n|;;?|&&|\|\||(?<![<>])&(?![>&\d])) | (?P<text>
+        \b(?:curl|wget|nc)\b[^\n;|&]*<<-?\s?["']?(?P<tag>\w+)[^\n]*\n
+            (?:.{0,4000}?\n)??\s*(?P=tag)\b
         | '[^']*+' | "(?:[^"\\]|\\.)*+" | \\.)
     | (?P<group>(?<![^\s;&|()])(?:if|for|while|until|case|select|\{)(?=\s))
     | (?P<ended>(?<![^\s;])(?:fi|done|esac|\})(?=[\s;&|<>)]|\Z)) | """
@@ -44,8 +46,8 @@ _FUNCTION = {
     r"|\b(\w+) = lambda ([\w, ]{0,100}):",
     "javascript": rf"\bfunction\*? (\w+)[ \t]?\({_LISTED}\)"
     r"|\b(\w+)(?:: [\w<>]{1,40})? = (?:async )?\(?([\w\s,:?]{0,200})\)?(?:: ?[\w<>]{1,40})? =>"
-    r"|(?m:^)[ \t]{1,20}(?:(?:async|static|public|private) ){0,3}(?!(?:if|for|while|switch|catch)\b)"
-    r"(\w+)\(([^()]{0,200})\)(?:: ?[\w<>]{1,40})? \{",
+    r"|(?m:^)[ \t]{1,20}(?:(?:async|static|public|private) ){0,3}"
+    r"(?!(?:if|for|while|switch|catch)\b)(\w+)\(([^()]{0,200})\)(?:: ?[\w<>]{1,40})? \{",
     "shell": r"(?m)^[^\S\n]*(?:function\s+)?([\w-]{1,80})()\s*(?:\(\)\s*)?(?=\{\s)",
 }
 """Patterns of definitions of functions, with their names and parameters."""
