@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import meanings
@@ -23,6 +24,8 @@ _MAX_LEFT = 200
 """Characters before `=` that are searched for targets."""
 _NAME = re.compile(r"(?<![\w.$])(?:(?:self|this)\.)?[a-z_$][\w$]*")
 _KEYWORDS = word_set("const let var in of not async await export return if else for self this")
+_MAX_OPENED = 20
+"""Places where an object is opened that are searched for the names of files."""
 _IN_NAME = re.compile(r"[\w.$\]]")
 _RETURN = re.compile(r"\b(?:return|yield)\b")
 LITERAL = re.compile(r"[\"'`]([^\"'`\n]{1,200})[\"'`]")
@@ -40,6 +43,7 @@ class Facts:
     def __init__(self, code: Statements) -> None:
         self._code, self._text, self._is_shell = code, code.text, code.language == "shell"
         self._functions = {one.name: one for one in reversed(code.functions)}
+        self._opened_files: dict[tuple[str, Span], list[Target]] = {}
         self._openings = sorted(code.closings)
         self._opened = {closing: opening for opening, closing in code.closings.items()}
 
@@ -132,10 +136,17 @@ class Facts:
             scope = self._scope(name, opening)
             yield (name, scope), arguments
             if "write" in match[0]:
-                opened = re.compile(rf"(?<![\w.]){re.escape(name)} ?=|\bas {re.escape(name)}\b")
-                for found in opened.finditer(self._text, *scope):
-                    for part in self._code.parts(self._code.number_at(found.start())):
-                        yield from ((file, arguments) for file in self._find_files(*part))
+                yield from ((file, arguments) for file in self._find_opened(name, scope))
+
+    def _find_opened(self, name: str, scope: Span) -> Sequence[Target]:
+        """Return the files that are named where an object is opened."""
+        if (name, scope) not in self._opened_files:
+            found = self._opened_files[name, scope] = []
+            opened = re.compile(rf"(?<![\w.]){re.escape(name)} ?=|\bas {re.escape(name)}\b")
+            for match in islice(opened.finditer(self._text, *scope), _MAX_OPENED):
+                for part in self._code.parts(self._code.number_at(match.start())):
+                    found += self._find_files(*part)
+        return self._opened_files[name, scope]
 
     def _find_files(self, start: int, end: int) -> Iterator[Target]:
         for literal in LITERAL.findall(self._text, start, end):
