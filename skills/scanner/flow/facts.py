@@ -65,7 +65,7 @@ class Facts:
                 yield name, self._scope(name, match.start())
         for match in meanings.PARAMETERS[self._code.language].finditer(text, start, end):
             for name in _NAME.findall(match[match.lastindex or 0]):
-                yield name, self._around(match.end(), end)
+                yield name, self._around(match.end(), (start, end))
         for match in meanings.WRITES[self._code.language].finditer(text, start, end):
             listed = match[match.lastindex or 0]
             files = listed.split() if self._is_shell else LITERAL.findall(text, start, end)
@@ -103,13 +103,13 @@ class Facts:
                 found[name].append(match.start())
         return found
 
-    def _around(self, place: int, end: int) -> Span:
-        """Return the rest of the bracket around a place; `end` where there is none."""
+    def _around(self, place: int, part: Span) -> Span:
+        """Return the span of the bracket around a place; `part` where there is none."""
         first = bisect_right(self._openings, place)
         for opening in reversed(self._openings[max(0, first - _MAX_BRACKETS) : first]):
             if self._code.closings[opening] > place:
-                return place, self._code.closings[opening]
-        return place, end
+                return opening, self._code.closings[opening]
+        return part
 
     def find_calls(self, start: int, end: int) -> Iterator[tuple[Function, Span]]:
         """Yield the functions of this code that are called, with the spans of their arguments.
