@@ -74,6 +74,8 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
         for path, lines in contents.items()
         if path.lower().endswith(PROGRAM_ENDINGS)
     }
+    if len(programs) < 2:
+        return
     origins = [(path, number) for path, lines in programs.items() for number in range(len(lines))]
     codes, start = [], 0
     for path, lines in programs.items():
@@ -81,7 +83,7 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
         codes += [code._replace(first_line=code.first_line + start) for code in found]
         start += len(lines)
     whole = [*chain(*programs.values())]
-    if len(programs) < 2 or not _find_import(whole, codes):
+    if not _find_import(whole, codes):
         return
     if not may_send_secrets(_find_places(NormalisedText(whole, 1, is_code=True))):
         return

@@ -9,15 +9,19 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict, deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from skills.scanner import addresses
 from skills.scanner.flow import meanings
 from skills.scanner.flow.facts import LITERAL, Facts, Target, find_uses
 from skills.scanner.flow.statements import Function, Span, Statements
+from skills.scanner.words import Concept
 
 _MAX_PLACES = 20_000
-"""Maximum places that labels reach; only hostile code has more."""
+"""Maximum places that labels reach; only hostile code has more, which is a finding."""
+_LESSER = frozenset({"argument", "file"})
+"""Labels that are followed last, so that decoys do not use up the places of secrets."""
 READ = {"secret path": "secret", "settings path": "settings", "argument": "file"}
 """Label of a path -> label of its content."""
 _MANY = frozenset({"settings", "environment"})
@@ -72,6 +76,7 @@ class Follower:
         self._sinks: dict[int, list[_Sink]] = defaultdict(list)
         self._known: set[tuple[str, Span]] = set()
         self._queue: deque[tuple[Span, str]] = deque()
+        self._later: deque[tuple[Span, str]] = deque()
         self._reached: set[tuple[int, str]] = set()
         self._assigned: set[tuple[Target | int, str]] = set()
         self._unsent = sorted(
@@ -81,28 +86,43 @@ class Follower:
 
     def find_harm(self) -> set[tuple[int, str]]:
         """Return (line, rule) of the sinks that values reach which must not reach them."""
+        sources = meanings.SOURCES[self._language]
         for kind, concept in meanings.SINKS[self._language].items():
-            for pattern in concept.patterns:
-                for match in pattern.finditer(self._text):
-                    self._add_sink(kind, match)
+            if kind == "method" and next(self._find(sources["connection"]), None) is None:
+                continue
+            for match in self._find(concept):
+                self._add_sink(kind, match)
         kinds = {sink.kind for sinks in self._sinks.values() for sink in sinks}
         harmful = {label for kind, label in HARM if kind in kinds}
-        self._queue = deque(one for one in self._queue if one[1] in harmful)
-        for label, concept in meanings.SOURCES[self._language].items():
+        self._queue = deque(one for one in self._queue if one[1] in harmful)  # downloads
+        for label, concept in sources.items():
             if harmful.isdisjoint((label, READ.get(label, ""))) and label != "connection":
                 continue
-            for pattern in concept.patterns:
-                for match in pattern.finditer(self._text):
-                    margin = len(match[0]) - len(match[0].lstrip(_MARGIN))
-                    self._queue.append(((match.start() + margin, match.end()), label))
+            if label == "argument" and not meanings.SENDS_FILES.search(self._text):
+                continue  # it takes the most steps, as it reaches most values of a program
+            for match in self._find(concept):
+                margin = len(match[0]) - len(match[0].lstrip(_MARGIN))
+                self._add_place((match.start() + margin, match.end()), label)
         harm: set[tuple[_Sink, str]] = set()
-        while self._queue and len(self._reached) < _MAX_PLACES:
-            harm |= self._reach(*self._queue.popleft())
-        return {
+        unread = set()
+        while queue := self._queue or self._later:
+            place, label = queue.popleft()
+            if len(self._reached) == _MAX_PLACES:
+                unread.add((self._code.find_line(place[0]), "unread"))
+                break
+            harm |= self._reach(place, label)
+        return unread.union(
             (sink.line, rule)
             for sink, rule in harm
             if sink.owner < 0 or (sink.owner, "connection") in self._reached
-        }
+        )
+
+    def _find(self, concept: Concept) -> Iterator[re.Match[str]]:
+        for pattern in concept.patterns:
+            yield from pattern.finditer(self._text)
+
+    def _add_place(self, place: Span, label: str) -> None:
+        (self._later if label in _LESSER else self._queue).append((place, label))
 
     def _add_sink(self, kind: str, match: re.Match[str]) -> None:
         start = match.end() - len(match[0].lstrip(_MARGIN))
@@ -184,7 +204,7 @@ class Follower:
         if target[0] and (target, label) not in self._assigned:
             self._assigned.add((target, label))
             for place in find_uses(self._text, *target, self._language):
-                self._queue.append((place, label))
+                self._add_place(place, label)
 
     def _statement(self, number: int) -> _Statement:
         if number not in self._statements:

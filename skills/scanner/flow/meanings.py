@@ -174,7 +174,7 @@ UNSENT: Mapping[Language, re.Pattern[str]] = {
         r"(?:\s-[hub]|(?<!base64)\s-i|\s--(?:header|user|oauth2-bearer|cookie|user-agent|cert|key|cacert|exclude))"
         r"[ =](?:\"[^\"]*\"|'[^']*'|\S+)|\b\w+=(?:\"[^\"]*\"|\S+)[ \t]+(?=(?:curl|wget)\b)"
         r"|\s-e\s(?:\"[^\"]*\"|'[^']*')|\[\[? [^\]\n]*\]|\bhttps?://[^\s\"'?$]+"
-        r"|(?:>>?|\s-\w*o|--output)[ =]?\s*[\w\"'$~.{/]\S*"
+        r"|(?:>>?|\s-\w*o|--output)[ =]?[ \t]*[\w\"'$~.{/]\S*"
     ),
     **dict.fromkeys(
         ("python", "javascript"),
@@ -210,6 +210,12 @@ UPLOADS = re.compile(
     r"(?:@|=<|\s-\w*t[\"']?,?\s?|--(?:upload|post|body)-file[ =]|<\s?)[\"'f({$]{0,4}[\w./~-]{0,80}$"
 )
 """Text before a path whose content a command sends."""
+SENDS_FILES = re.compile(
+    r"\b(?:files|data|body)(?:[=:]|\s?\})|\bformdata|\s-\w?[ftd]\s"
+    r"|--(?:data|upload|post-file|body-file)"
+    r"|\bnc\s|\.(?:send\w*|stor\w+|put\w*)\("
+)
+"""What code that sends a file has, as an argument or method."""
 KEEPS = re.compile(
     r"(?<![\w.])([a-z_$][\w$]*)(?:\.\w+)*\.(?:append|add|update|extend|insert|push|unshift|set|put"
     r"|write\w*|attach|put\w*)\("
