@@ -78,8 +78,12 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
         programs = (one.rstrip("0123456789.") for one in lines[0].replace("/", " ").split())
         language = next((_LANGUAGES[one] for one in programs if one in _LANGUAGES), None)
     if language:
-        module = path.rpartition("/")[2].partition(".")[0]
-        yield from _with_embedded(Code(language, "\n".join(lines), 1, module))
+        yield from _with_embedded(Code(language, "\n".join(lines), 1, name_module(path)))
+
+
+def name_module(path: str) -> str:
+    """Return the name by which other scripts import a script."""
+    return path.rpartition("/")[2].partition(".")[0]
 
 
 def _find_json_commands(text: str, first_line: int) -> Iterator[Code]:

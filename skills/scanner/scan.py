@@ -15,7 +15,14 @@ from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
-from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
+from skills.scanner.code_blocks import (
+    LANGUAGES,
+    PROGRAM_ENDINGS,
+    Code,
+    find_blocks,
+    find_script,
+    name_module,
+)
 from skills.scanner.context import Context
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_IDEAS, find_flows, may_have_flows, may_send_secrets
@@ -69,12 +76,14 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
 
 def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
     """Yield findings about flows from one script of a skill to another. contents: path -> lines."""
-    programs = {
-        path: [*map(_resolve_escapes, lines)]
-        for path, lines in contents.items()
-        if path.lower().endswith(PROGRAM_ENDINGS)
-    }
-    if len(programs) < 2:
+    paths = [path for path in contents if path.lower().endswith(PROGRAM_ENDINGS)]
+    if len(paths) < 2:
+        return
+    programs = {path: [*map(_resolve_escapes, contents[path])] for path in paths}
+    whole = [*chain(*programs.values())]
+    if not _find_import(whole, paths):
+        return
+    if not may_send_secrets(_find_places(NormalisedText(whole, 1, is_code=True))):
         return
     origins = [(path, number) for path, lines in programs.items() for number in range(len(lines))]
     codes, start = [], 0
@@ -82,19 +91,14 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
         found = find_script(path, lines)
         codes += [code._replace(first_line=code.first_line + start) for code in found]
         start += len(lines)
-    whole = [*chain(*programs.values())]
-    if not _find_import(whole, codes):
-        return
-    if not may_send_secrets(_find_places(NormalisedText(whole, 1, is_code=True))):
-        return
     for line, rule in find_flows(codes):
         path, number = origins[line - 1]
         yield make_finding(rule, number + 1, path, contents[path][number].strip())
 
 
-def _find_import(lines: Sequence[str], codes: Sequence[Code]) -> re.Match[str] | None:
+def _find_import(lines: Sequence[str], paths: Sequence[str]) -> re.Match[str] | None:
     """Find where one of these scripts imports another one."""
-    modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
+    modules = "|".join(re.escape(name.lower()) for name in map(name_module, paths) if name)
     imports = rf"(?:import|from|require\()[\w ,.'\"/@-]{{0,80}}?\b(?:{modules})\b"
     return re.search(imports, replace_white_space("\n".join(lines).lower()))
 

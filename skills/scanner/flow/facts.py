@@ -49,12 +49,11 @@ class Facts:
 
     @cached_property
     def _call(self) -> re.Pattern[str]:
-        names = "|".join(map(re.escape, self._functions))
         if self._is_shell:
-            return re.compile(rf"(?<![\w$./-])({names})(?=\s)")
+            return re.compile(r"(?<![\w$./-])([\w-]+)(?=\s)")
         owners = "|".join(map(re.escape, sorted({"self", "this", *self._code.modules})))
         return re.compile(
-            rf"(?<![\w$.])(?<!def )(?<!function )(?:(?:\w+\.)*(?:{owners})\.)?({names})(?=[(,)])"
+            rf"(?<![\w$.])(?<!def )(?<!function )(?:(?:\w+\.)*(?:{owners})\.)?(\w+)(?=[(,)])"
         )
 
     def find_targets(self, start: int, end: int) -> Iterator[Target]:
@@ -117,7 +116,9 @@ class Facts:
         A function that is itself an argument receives the other arguments.
         """
         for match in self._call.finditer(self._text, start, end) if self._functions else ():
-            function, opening = self._functions[match[1]], match.end()
+            function, opening = self._functions.get(match[1]), match.end()
+            if function is None:
+                continue
             if self._is_shell:
                 yield function, (opening, end)
             elif self._text[opening] == "(":

@@ -75,8 +75,8 @@ class Follower:
         self._statements: dict[int, _Statement] = {}
         self._sinks: dict[int, list[_Sink]] = defaultdict(list)
         self._known: set[tuple[str, Span]] = set()
-        self._queue: deque[tuple[Span, str]] = deque()
-        self._later: deque[tuple[Span, str]] = deque()
+        self._queue: deque[tuple[Iterator[Span], str]] = deque()
+        self._later: deque[tuple[Iterator[Span], str]] = deque()
         self._reached: set[tuple[int, str]] = set()
         self._assigned: set[tuple[Target | int, str]] = set()
         self._unsent = sorted(
@@ -100,16 +100,18 @@ class Follower:
                 continue
             if label == "argument" and not meanings.SENDS_FILES.search(self._text):
                 continue  # it takes the most steps, as it reaches most values of a program
-            for match in self._find(concept):
-                margin = len(match[0]) - len(match[0].lstrip(_MARGIN))
-                self._add_place((match.start() + margin, match.end()), label)
+            self._add_places(map(_without_margin, self._find(concept)), label)
         harm: set[tuple[_Sink, str]] = set()
         unread = set()
         while queue := self._queue or self._later:
-            place, label = queue.popleft()
+            places, label = queue.popleft()
+            place = next(places, None)
+            if place is None:
+                continue
             if len(self._reached) == _MAX_PLACES:
                 unread.add((self._code.find_line(place[0]), "unread"))
                 break
+            queue.append((places, label))
             harm |= self._reach(place, label)
         return unread.union(
             (sink.line, rule)
@@ -121,8 +123,9 @@ class Follower:
         for pattern in concept.patterns:
             yield from pattern.finditer(self._text)
 
-    def _add_place(self, place: Span, label: str) -> None:
-        (self._later if label in _LESSER else self._queue).append((place, label))
+    def _add_places(self, places: Iterator[Span], label: str) -> None:
+        """Queue places; each name has its turn, so that one with many places delays no other."""
+        (self._later if label in _LESSER else self._queue).append((places, label))
 
     def _add_sink(self, kind: str, match: re.Match[str]) -> None:
         start = match.end() - len(match[0].lstrip(_MARGIN))
@@ -153,7 +156,7 @@ class Follower:
             )
             label = meanings.label_download(received) if is_fetch else ""
             if label:
-                self._queue.append(((start, match.end()), label))
+                self._add_places(iter([(start, match.end())]), label)
         owner = match.start("owner") if kind == "method" else -1
         kind = "network" if kind == "method" else kind
         self._sinks[number].append(_Sink(kind, span, self._code.find_line(start), owner))
@@ -203,8 +206,7 @@ class Follower:
         """Give a label to all places of a name in its span."""
         if target[0] and (target, label) not in self._assigned:
             self._assigned.add((target, label))
-            for place in find_uses(self._text, *target, self._language):
-                self._add_place(place, label)
+            self._add_places(find_uses(self._text, *target, self._language), label)
 
     def _statement(self, number: int) -> _Statement:
         if number not in self._statements:
@@ -218,3 +220,7 @@ class Follower:
                 [one for part in parts for one in facts.find_changed(*part)],
             )
         return self._statements[number]
+
+
+def _without_margin(match: re.Match[str]) -> Span:
+    return match.end() - len(match[0].lstrip(_MARGIN)), match.end()
