@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from skills.scanner import addresses
@@ -100,7 +100,9 @@ class Follower:
                 continue
             if label == "argument" and not meanings.SENDS_FILES.search(self._text):
                 continue  # it takes the most steps, as it reaches most values of a program
-            self._add_places(map(_without_margin, self._find(concept)), label)
+            for match in self._find(concept):
+                start = match.end() - len(match[0].lstrip(_MARGIN))
+                self._add_places([(start, match.end())], label)
         harm: set[tuple[_Sink, str]] = set()
         unread = set()
         while queue := self._queue or self._later:
@@ -123,9 +125,9 @@ class Follower:
         for pattern in concept.patterns:
             yield from pattern.finditer(self._text)
 
-    def _add_places(self, places: Iterator[Span], label: str) -> None:
+    def _add_places(self, places: Iterable[Span], label: str) -> None:
         """Queue places; each name has its turn, so that one with many places delays no other."""
-        (self._later if label in _LESSER else self._queue).append((places, label))
+        (self._later if label in _LESSER else self._queue).append((iter(places), label))
 
     def _add_sink(self, kind: str, match: re.Match[str]) -> None:
         start = match.end() - len(match[0].lstrip(_MARGIN))
@@ -156,7 +158,7 @@ class Follower:
             )
             label = meanings.label_download(received) if is_fetch else ""
             if label:
-                self._add_places(iter([(start, match.end())]), label)
+                self._add_places([(start, match.end())], label)
         owner = match.start("owner") if kind == "method" else -1
         kind = "network" if kind == "method" else kind
         self._sinks[number].append(_Sink(kind, span, self._code.find_line(start), owner))
@@ -220,7 +222,3 @@ class Follower:
                 [one for part in parts for one in facts.find_changed(*part)],
             )
         return self._statements[number]
-
-
-def _without_margin(match: re.Match[str]) -> Span:
-    return match.end() - len(match[0].lstrip(_MARGIN)), match.end()
