@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 Language = Literal["python", "javascript", "shell"]
@@ -34,6 +35,10 @@ _EMBEDDED = [
 ]
 _EMBEDDED_END = re.compile(r"\n[^\S\n]*(\w+)|(['\"])(?=[\s|;&)]|$)")
 _JSON_TEXT = re.compile(r'"((?:\\.|[^"\\\n]){8,4000})"')
+_STRING = re.compile(r"\"((?:\\.|[^\"\\\n])*+)\"|'((?:\\.|[^'\\\n])*+)'|`((?:\\.|[^`\\])*+)`")
+"""Literal texts in code."""
+_SENDS = re.compile(r"\b(?:curl|wget|nc|scp|rsync)\s")
+_SENDERS = ("curl", "wget", "nc ", "nc\t", "scp", "rsync")
 
 
 class Code(NamedTuple):
@@ -52,16 +57,15 @@ class Lines:
     """Finds the lines of offsets in code. first_line: its first line in the file."""
 
     def __init__(self, code: str, first_line: int) -> None:
-        self._starts = [0, *(end.end() for end in re.finditer("\n", code))]
-        self._first = first_line
+        self._code, self._first = code, first_line
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(end.end() for end in re.finditer("\n", self._code))]
 
     def find(self, offset: int) -> int:
         """Return the line of an offset, in the file."""
         return bisect_right(self._starts, offset) - 1 + self._first
-
-    def find_column(self, offset: int) -> int:
-        """Return the characters before an offset in its line."""
-        return offset - self._starts[bisect_right(self._starts, offset) - 1]
 
 
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
@@ -74,8 +78,12 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
         programs = (one.rstrip("0123456789.") for one in lines[0].replace("/", " ").split())
         language = next((_LANGUAGES[one] for one in programs if one in _LANGUAGES), None)
     if language:
-        module = path.rpartition("/")[2].partition(".")[0]
-        yield from _with_embedded(Code(language, "\n".join(lines), 1, module))
+        yield from _with_embedded(Code(language, "\n".join(lines), 1, name_module(path)))
+
+
+def name_module(path: str) -> str:
+    """Return the name by which other scripts import a script."""
+    return path.rpartition("/")[2].partition(".")[0]
 
 
 def _find_json_commands(text: str, first_line: int) -> Iterator[Code]:
@@ -137,13 +145,19 @@ def _find_commands(lines: Sequence[str], start: int, end: int) -> Iterator[Code]
 def _with_embedded(code: Code) -> Iterator[Code]:
     """Yield the code, and the programs inside its shell commands."""
     yield code
+    lines = Lines(code.text, code.first_line)
+    may_send = any(word in code.text for word in _SENDERS)  # much faster than the pattern
+    for text in _STRING.finditer(code.text) if may_send and _SENDS.search(code.text) else ():
+        command = text[text.lastindex or 0]
+        if _SENDS.search(command):
+            yield Code("shell", command.replace("\\n", "\n"), lines.find(text.start()))
     if code.language != "shell":
         return
     ends: dict[str, list[int]] = {}
     for end in _EMBEDDED_END.finditer(code.text):
         ends.setdefault(end[1] or end[2], []).append(end.start())
     for pattern in _EMBEDDED:
-        at, lines = 0, Lines(code.text, code.first_line)
+        at = 0
         while found := pattern.search(code.text, at):
             at, places = found.end(), ends.get(found[2], [])
             start = at if found[2] in "'\"" else code.text.find("\n", at)

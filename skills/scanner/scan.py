@@ -15,11 +15,19 @@ from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
-from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
+from skills.scanner.code_blocks import (
+    LANGUAGES,
+    PROGRAM_ENDINGS,
+    Code,
+    find_blocks,
+    find_script,
+    name_module,
+)
 from skills.scanner.context import Context
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_IDEAS, find_flows, may_have_flows, may_send_secrets
 from skills.scanner.flow.meanings import is_known_installer
+from skills.scanner.flow.names import IGNORED
 from skills.scanner.hidden_characters import find_hidden_characters
 from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
@@ -30,7 +38,7 @@ from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_li
 from skills.scanner.text_rule import Match, TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 14
+SCANNER_VERSION = 15
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -43,8 +51,6 @@ MAX_EXCERPT_CHARACTERS = 80
 
 _ESCAPE = re.compile(r"\\(?:x|u00)([2-7][0-9a-fA-F])")
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
-# A shell ignores these within a word.
-_IGNORED = re.compile(r"(?<=[a-z])(?:''|\"\"|\\(?![nt]))(?=[a-z])")
 _TEXT_RULES = COMMAND_RULES + ORDER_RULES
 
 
@@ -70,30 +76,29 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
 
 def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
     """Yield findings about flows from one script of a skill to another. contents: path -> lines."""
-    programs = {
-        path: [*map(_resolve_escapes, lines)]
-        for path, lines in contents.items()
-        if path.lower().endswith(PROGRAM_ENDINGS)
-    }
+    paths = [path for path in contents if path.lower().endswith(PROGRAM_ENDINGS)]
+    if len(paths) < 2:
+        return
+    programs = {path: [*map(_resolve_escapes, contents[path])] for path in paths}
+    whole = [*chain(*programs.values())]
+    if not _find_import(whole, paths):
+        return
+    if not may_send_secrets(_find_places(NormalisedText(whole, 1, is_code=True))):
+        return
     origins = [(path, number) for path, lines in programs.items() for number in range(len(lines))]
     codes, start = [], 0
     for path, lines in programs.items():
         found = find_script(path, lines)
         codes += [code._replace(first_line=code.first_line + start) for code in found]
         start += len(lines)
-    whole = [*chain(*programs.values())]
-    if len(programs) < 2 or not _find_import(whole, codes):
-        return
-    if not may_send_secrets(_find_places(NormalisedText(whole, 1, is_code=True))):
-        return
     for line, rule in find_flows(codes):
         path, number = origins[line - 1]
         yield make_finding(rule, number + 1, path, contents[path][number].strip())
 
 
-def _find_import(lines: Sequence[str], codes: Sequence[Code]) -> re.Match[str] | None:
+def _find_import(lines: Sequence[str], paths: Sequence[str]) -> re.Match[str] | None:
     """Find where one of these scripts imports another one."""
-    modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
+    modules = "|".join(re.escape(name.lower()) for name in map(name_module, paths) if name)
     imports = rf"(?:import|from|require\()[\w ,.'\"/@-]{{0,80}}?\b(?:{modules})\b"
     return re.search(imports, replace_white_space("\n".join(lines).lower()))
 
@@ -162,7 +167,7 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
         yield _weigh(context, "campaign-indicator", start, quote)
     is_shell = all(code.language == "shell" for code in codes)
     languages = {code.language for code in codes} or LANGUAGES.keys()
-    if may_have_flows(places, languages) or (is_shell and _IGNORED.search(text.spaced)):
+    if may_have_flows(places, languages) or (is_shell and IGNORED.search(text.spaced)):
         for line, name in find_flows(codes or tuple(find_blocks(lines, text.fenced))):
             line = min(line, len(lines))
             start = text.offset_of(line)

@@ -84,6 +84,7 @@ class Places:
     def __init__(self, text: NormalisedText, finder: WordFinder) -> None:
         self.text, self._whole, self._found = text.folded, text, finder.find(text.spaced)
         self._places: dict[Concept, list[Span]] = {}
+        self._known: dict[Concept, bool] = {}
 
     def of_concept(self, concept: Concept) -> list[Span]:
         """Return the places of a concept, in order."""
@@ -96,10 +97,11 @@ class Places:
         return all(any(map(self._has, group)) for group in groups)
 
     def _has(self, concept: Concept) -> bool:
-        clues = _clues(concept)
-        if clues and self._found.keys().isdisjoint(clues):
-            return False
-        return next(self._find(concept), None) is not None
+        if concept not in self._known:
+            clues = _clues(concept)
+            may_have = not clues or not self._found.keys().isdisjoint(clues)
+            self._known[concept] = may_have and next(self._find(concept), None) is not None
+        return self._known[concept]
 
     def _find(self, concept: Concept) -> Iterator[Span]:
         for word in concept.words.keys() & self._found.keys():

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from skills.scanner.code_blocks import Code, Language
-from skills.scanner.data_files import word_set
+from skills.scanner.code_blocks import LANGUAGES, Code, Language
 from skills.scanner.flow import meanings
-from skills.scanner.flow.labels import Store
-from skills.scanner.flow.program import ProgramReader
-from skills.scanner.flow.shell import read_shell
+from skills.scanner.flow.follow import Follower
+from skills.scanner.flow.statements import Statements
 from skills.scanner.words import Concept, Places
 
 # Code without these is not read, since a search for words takes a fraction of the time.
@@ -60,18 +58,6 @@ _FLOWS: list[tuple[frozenset[Language], list[tuple[Concept, ...]]]] = [
 ]
 """(languages, ideas that meet in code with a harmful flow, one of each group)."""
 FLOW_IDEAS = [idea for _, flow in _FLOWS for group in flow for idea in group]
-_HARM = (
-    ("network", word_set("secret settings"), "secret-sent"),
-    ("network", word_set("environment"), "environment-sent"),
-    ("network", word_set("file"), "file-sent"),
-    ("delete", frozenset({"home path"}), "deletes-system"),
-    ("mark", word_set("decoded"), "decoded-run"),
-    ("execute", word_set("decoded"), "decoded-run"),
-    ("execute", frozenset({"bare download"}), "bare-download-run"),
-    ("execute", word_set("download"), "download-run"),
-    ("execute", frozenset({"known download"}), "known-download-run"),
-)
-"""(sink, labels that must not reach it, rule); the first match for a use counts."""
 
 
 def may_have_flows(places: Places, languages: Set[Language]) -> bool:
@@ -89,17 +75,9 @@ def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:
 
     All shell blocks share variables and files; all programs of a language share functions.
     """
-    stores = [Store()]
-    for code in codes:
-        if code.language == "shell":
-            read_shell(stores[0], code.text, code.first_line)
-    for language in ("python", "javascript"):
-        programs = [code for code in codes if code.language == language]
-        if programs:
-            stores.append(Store())
-            ProgramReader(programs, stores[-1]).read()
     found: set[tuple[int, str]] = set()
-    for use in (use for store in stores for use in store.follow()):
-        rules = (rule for sink, bad, rule in _HARM if sink == use.sink and bad & use.labels)
-        found.update((use.line, rule) for rule in [next(rules, "")] if rule)
+    for language in LANGUAGES:
+        chosen = [code for code in codes if code.language == language]
+        if chosen:
+            found |= Follower(Statements(chosen)).find_harm()
     return sorted(found)

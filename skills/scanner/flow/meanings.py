@@ -1,16 +1,17 @@
-"""Meaning of paths, addresses and functions for data flow."""
+"""Where values in code come from and go to: patterns of paths, functions and commands."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from skills.scanner import addresses
-from skills.scanner.data_files import word_set
-from skills.scanner.flow.labels import NONE, Labels
+from skills.scanner.code_blocks import Language
+from skills.scanner.words import Concept
 
 SECRET_PATHS = (
-    r"(?<!\w)\.(?:ssh|aws|gnupg|azure|kube)(?![\w-])"
-    r"(?![/\\]{1,2}[\w.-]{0,80}(?:config$|known_hosts|\.pub\b))"
+    r"(?<![\w)\]])\.(?:ssh|aws|gnupg|azure|kube)(?![\w-])"
+    r"(?![/\\]{1,2}[\w.-]{0,80}(?:config(?![\w.-])|known_hosts|\.pub\b))"
     r"|\.kube[/\\]{1,2}config|\bid_(?:rsa|dsa|ecdsa|ed25519)(?!\w|\.pub)"
     r"|/proc/(?:self|\d{1,9})/environ|\.(?:bash|zsh)_history\b|\*\.(?:pem|key|kdbx|p12)\b",
     r"application_default_credentials|/etc/shadow\b|\bwallet\.dat\b|[/\\]keystore\b|login data"
@@ -22,124 +23,263 @@ SECRET_PATHS = (
 )
 SETTINGS_PATHS = (
     r"(?<![\w)\]])\.env(?:\.(?:local|prod\w{0,9}|dev\w{0,9}))?(?![\w.-])",
-    r"(?<!\w)\.(?:npmrc|pypirc|netrc|git-credentials|vault-token|(?:openclaw|clawdbot)[/\\](?!(?:workspace|skills)[/\\](?!.*\.\.))"
+    r"(?<!\w)\.(?:npmrc|pypirc|netrc|git-credentials|vault-token"
+    r"|(?:openclaw|clawdbot)[/\\](?!(?:workspace|skills)[/\\](?!.*\.\.))"
     r"|(?:config/gh|docker)(?![\w-]))|credentials\.json\b",
 )
-"""Patterns of paths of secrets, and of files with settings that may be secret, in lower case."""
-_SECRET, _SETTINGS = (re.compile("|".join(paths)) for paths in (SECRET_PATHS, SETTINGS_PATHS))
-_HOME_PATH = re.compile(r"^(?:~|\$HOME|\$\{HOME\}|C:\\?|/home|/Users|/root)/?\*?$")
+"""Patterns of paths of secrets, and of files with settings that may be secret."""
 
-HOME = frozenset({"home path"})
-ENVIRONMENT = frozenset({"environment"})
-VARIABLES = {
-    **dict.fromkeys(("os.environ", "environ", "process.env", "Deno.env"), ENVIRONMENT),
-    **dict.fromkeys(("sys.argv", "process.argv", "Deno.args"), frozenset({"argument"})),
+Concepts = Mapping[str, Concept]
+_COMMANDS = r"(?:^|[\n;&|(`]|\b(?:sudo|then|do|else|echo)\b)[ \t]*"
+_GIT_CONTENT = r"\bgit (?:archive|bundle|diff|format-patch)\b"
+_SHELL_SOURCES: Concepts = {
+    "secret path": Concept("", *SECRET_PATHS),
+    "settings path": Concept("", *SETTINGS_PATHS),
+    "secret": Concept("", r"\bgpg\b[^\n|;]{0,80}--export-secret-keys", r"\bhistory ?[|>)]"),
+    "settings": Concept(
+        "",
+        r"\bsecurity (?:find-(?:generic|internet)-password|dump-keychain)|\bsecret-tool lookup"
+        r"|\bkubectl\b[^\n|;]{0,60}\bsecrets?\b|\bgit credential\b",
+    ),
+    "environment": Concept(
+        "",
+        rf"{_COMMANDS}(?:env|printenv|set|(?:export|declare) -p)\s*(?:[|>;)&\n]|$)",
+    ),
+    "argument": Concept(
+        "",
+        r"(?<!print )\$\{?[1@*]",
+    ),
+    "file": Concept(
+        "",
+        _GIT_CONTENT,
+    ),
+    "decoded": Concept(
+        "",
+        r"\bbase(?:64|32)\b[^|;&\n]{0,40}?\s(?:-d|--decode\b)|\bxxd\b[^|;&\n]{0,40}?\s-r"
+        r"|\bopenssl\b[^|;&\n]{0,80}?\s-d\b",
+    ),
 }
-# Functions by the last part of their name, or by the last two parts.
-NETWORK = word_set(
-    "requests.post requests.put requests.get requests.patch requests.request httpx.post httpx.put "
-    "httpx.get httpx.request urlopen urlretrieve urllib3.request fetch node-fetch axios axios.post "
-    "axios.put axios.get axios.request got got.post needle.post superagent.post http.request "
-    "https.request https.get http.get sendBeacon Request request.post undici.request "
-    "resolver.resolve dns.resolve dns.lookup socket.gethostbyname"
+_NETWORK = (
+    r"\b(?:(?:requests|httpx|axios|http)\.(?:post|put|get|patch|request)|urlopen|urlretrieve"
+    r"|urllib3\.request|fetch|node-fetch|axios|got(?:\.(?:get|post|put|patch))?|needle\.post"
+    r"|superagent\.post|https\.(?:request|get)|sendbeacon|request\.post|undici\.request"
+    r"|urllib\.request\.request|new request"
+    r"|resolver\.resolve|dns\.(?:resolve|lookup)|socket\.gethostbyname)\("
 )
-CONNECTION = word_set(
-    "Session Client AsyncClient ClientSession HTTPConnection HTTPSConnection socket.socket "
-    "create_connection SMTP SMTP_SSL FTP FTP_TLS PoolManager http.request https.request "
-    "net.connect net.createConnection tls.connect WebSocket XMLHttpRequest open_sftp "
-    "createTransport connect_ex"
+_CONNECTION = (
+    r"\b(?:session|client|asyncclient|clientsession|https?connection|socket\.socket|smtp(?:_ssl)?"
+    r"|create_connection|ftp(?:_tls)?|poolmanager|https?\.request|(?:net|tls)\.connect|connect_ex"
+    r"|net\.createconnection|websocket|xmlhttprequest|open_sftp|createtransport)\("
 )
-SENDING_METHODS = word_set(
-    "post put patch request send sendall sendto sendmail send_message sendMail storbinary get "
-    "storlines write end connect putfo open"
+_PROGRAM_SOURCES: Concepts = {
+    "secret path": Concept("", *SECRET_PATHS),
+    "settings path": Concept("", *SETTINGS_PATHS),
+    "environment": Concept(
+        "",
+        r"\benviron\b(?! ?\[|\.(?:get|pop|setdefault|update)\b)"
+        r"|(?<!\} = )\b(?:process|deno)\.env\b(?! ?\[|\??\.\w)",
+    ),
+    "file": Concept(
+        "",
+        _GIT_CONTENT,
+    ),
+    "argument": Concept(
+        "",
+        r"\b(?:sys|process)\.argv\b|\bdeno\.args\b|\bparse_args\(",
+    ),
+    "decoded": Concept(
+        "",
+        r"\b(?:b64decode|b32decode|unhexlify|fromhex|atob|decompress|a85decode|b85decode"
+        r"|codecs\.decode)\(|\bbuffer\.from\([^\n]{0,300}?base64",
+    ),
+    "home path": Concept(
+        "",
+        r"\b(?:home|homedir)\(\)(?!\s?\)?\s?/)|[\"'](?:~|\$home|c:\\{0,2}|/home|/users|/root)/?[\"']",
+    ),
+    "connection": Concept(
+        "",
+        _CONNECTION,
+    ),
+}
+SOURCES: Mapping[Language, Concepts] = {
+    "shell": _SHELL_SOURCES,
+    "python": _PROGRAM_SOURCES,
+    "javascript": _PROGRAM_SOURCES,
+}
+"""Language -> label -> patterns of values with this label, for code in lower case."""
+
+_SHELLS = r"(?:sudo (?:-\S+ ){0,4})?(?:/(?:usr/)?bin/)?(?:ba|z|da|k|a)?sh"
+_INTERPRETERS = r"(?:python|node|perl|ruby|osascript|php|pwsh)[\d.]*"
+_WRAPPED = (
+    r"(?:\w+=[^\s(]*[ \t]+){0,8}(?:(?:sudo|env|nohup|exec|time|timeout|nice|xargs|command)\b[ \t]+"
+    r"(?:-\S+[ \t]+|\d\S*[ \t]+){0,8}){0,6}"
 )
-READING = word_set(
-    "open read_text read_bytes read readFile readFileSync createReadStream copy copyfile copy2 "
-    "copytree make_archive add write walk glob load cpSync copyFileSync file read_csv connect"
+_RUNNING = (
+    r"\b(?:os\.(?:system|popen|execv|execvp|execl|execlp)|subprocess\.(?:run|call|popen"
+    r"|check_output|check_call|getoutput|getstatusoutput)|create_subprocess_(?:shell|exec)"
+    r"|(?:child_process\.)?(?:exec|execsync|spawn|spawnsync|execfile|execfilesync))\(\s*\[?\s*"
 )
-COPYING = word_set(
-    "copy copyfile copy2 copytree move make_archive cpSync copyFileSync urlretrieve writeFileSync "
-    "writeFile"
-)
-WRITING = word_set("write writelines write_text write_bytes")
-DECODING = word_set("b64decode b32decode unhexlify fromhex atob decompress a85decode b85decode")
-EXECUTING = word_set("exec eval Function runInThisContext runInNewContext runInContext")
-_OF_CHILD_PROCESS = "exec execSync spawn spawnSync execFile execFileSync"
-RUNNING = word_set(
-    "os.system os.popen os.execv os.execvp os.execl os.execlp subprocess.run subprocess.call "
-    "subprocess.Popen subprocess.check_output subprocess.check_call subprocess.getoutput "
-    "subprocess.getstatusoutput asyncio.create_subprocess_shell asyncio.create_subprocess_exec"
-) | {f"child_process.{name}" for name in _OF_CHILD_PROCESS.split()}
-DELETING = word_set("rmtree rmSync rmdirSync rimraf")
+_SENDERS = "curl|wget|nc|ncat|netcat|socat|telnet|xh|ftp|sftp"
+_PROGRAM_SINKS: Concepts = {
+    "network": Concept("", _NETWORK, r"[\"'`](?:curl|wget|nc|scp|rsync)(?=\s+\S|[\"'`],)"),
+    "method": Concept(
+        "",
+        r"(?<![\w.])(?P<owner>[a-z_$][\w$]*)(?:\.\w+)?\.(?:post|put|patch|request|send|sendall|sendto"
+        r"|sendmail|send_message|storbinary|get|storlines|write|end|connect|putfo|open)\(",
+    ),
+    "execute": Concept(
+        "",
+        r"(?<![\w.])(?:exec|eval|new function)\(|\bruninthiscontext\(|\brunin(?:new)?context\("
+        r"|\.then\((?:eval|function)\)",
+        rf"{_RUNNING}(?P<value>(?![\"'`])[\w.]+)",
+        rf"{_RUNNING}[\"'](?:{_SHELLS}|{_INTERPRETERS})[\"'],\s*(?:\[\s*)?(?P<value>(?![\"']-)[^,\])]+)",
+        rf"{_RUNNING}[\"']{_SHELLS}[\"'],\s*(?:\[\s*)?[\"']-\w+[\"'],\s*(?P<value>(?![\"'`])[^,\])]+)",
+    ),
+    "mark": Concept("", r"\bchmod(?:sync)?\("),
+    "delete": Concept("", r"\b(?:rmtree|rmsync|rmdirsync|rimraf)\("),
+}
+_SHELL_SINKS: Concepts = {
+    "network": Concept(
+        "",
+        rf"(?:^|[\s;&|(`]|/)(?:{_SENDERS})(?=\s+\S)|{_COMMANDS}(?:https?|mail|dig|ping|drill"
+        r"|host|nslookup) (?=\S)",
+        r"\b(?:scp|rsync)\s[^\n|;]*?[\w.-]:|[>|]\s*/dev/(?:tcp|udp)/|>&\s?[3-9]\b",
+    ),
+    "execute": Concept(
+        "",
+        rf"(?P<before>)\|&?\s*{_WRAPPED}(?:{_SHELLS}|{_INTERPRETERS})(?:\s+-(?![cme]\b)[\w-]*)*"
+        r"(?=\s*(?:$|[|;&)\n>\"'])|(?<=-s)\s)",
+        rf"(?:^|[\s;&|(]){_WRAPPED}(?:{_SHELLS}|{_INTERPRETERS})\s+(?:-(?!m\b|c\b|e\b)\S+\s+)*"
+        r"(?P<value><\(\w+|(?![-|<>\d&;])\S+)",
+        rf"(?:^|[\s;&|(]){_WRAPPED}{_SHELLS}\s+(?:-\w*\s+)*-\w*c\s+(?P<value>[\"']?[^\"'\n$`]*[$`][^\n]*)",
+        r"(?:^|[\n;&|(]|\bdo|\bthen)[ \t]*(?:eval|source|\.)\s+(?P<value>[\"']?[$<`]\(?[^\n]*|\S+)",
+        rf"(?:^|[\n;&|(]|\bsudo)[ \t]*{_WRAPPED}(?P<value>[\"']?(?!\w+://)[\w.~${{}}-]*/[^\s\"']+)",
+    ),
+    "mark": Concept("", r"\bchmod\s"),
+}
+SINKS: Mapping[Language, Concepts] = {
+    "shell": _SHELL_SINKS,
+    "python": _PROGRAM_SINKS,
+    "javascript": _PROGRAM_SINKS,
+}
+"""Language -> kind -> patterns of what receives values.
+
+A value is received in the group `value`, before the group `before`, in the bracket that the match
+opens, or else in the whole statement. A method is a sink only if its owner is a connection.
+"""
 
 
-def label_path(text: str) -> Labels:
-    """Return the labels of a sensitive path, NONE for any other text."""
-    if not text or len(text) > 300 or "\n" in text:
-        return NONE
-    if _SECRET.search(text.lower()):
-        return frozenset({"secret path"})
-    if _SETTINGS.search(text.lower()):
-        return frozenset({"settings path"})
-    return HOME if _HOME_PATH.match(text) else NONE
+UNSENT: Mapping[Language, re.Pattern[str]] = {
+    "shell": re.compile(
+        r"(?:\s-[hub]|(?<!base64)\s-i|\s--(?:header|user|oauth2-bearer|cookie|user-agent|cert|key|cacert|exclude))"
+        r"[ =](?:\"[^\"]*\"|'[^']*'|\S+)|\b\w+=(?:\"[^\"]*\"|\S+)[ \t]+(?=(?:curl|wget)\b)"
+        r"|\s-e\s(?:\"[^\"]*\"|'[^']*')|\[\[? [^\]\n]*\]|\bhttps?://[^\s\"'?$]+"
+        r"|(?:>>?|\s-\w*o|--output)[ =]?[ \t]*[\w\"'$~.{/]\S*"
+    ),
+    **dict.fromkeys(
+        ("python", "javascript"),
+        re.compile(
+            r"\b(?:headers|auth|cookies|env|proxies)\s*[=:]\s*(?:[\[{(]|[\w.]+\(?)"
+            r"|\b(?:exists|is_file|existssync|isfile)\("
+        ),
+    ),
+}
+"""Arguments with which a command or call logs in, or that it does not send."""
+PICKED = re.compile(r"(?:\([^()]*\))?(?:\[\s*[\"'\d]|\??\.(?:get|pop)\(\s*[\"'])")
+"""Text after a value of which one part is taken."""
+BELOW = re.compile(r"\s*[)}]?\s*(?:/(?!/)|,\s*(?:[\"'`]|\w+\s*[,)]))")
+"""Text after a folder of which a path within it is made."""
+PICKS = re.compile(r"\b(?:jq|awk)\b|\b(?:grep|cut)\s[^|\n]*[_=]|(?:^|\s)(?:source|\.)\s")
+"""Commands that take one value out of many."""
+READS: Mapping[Language, re.Pattern[str]] = {
+    "shell": re.compile(
+        r"\b(?:cat|tar|zip|7z|gzip|base64|base32|xxd|cp|mv|install|gpg|openssl|head|tail|grep|sed|awk|cut"
+        r"|jq|sort|tee|scp|rsync|find|source|strings|od|dd|while|sqlite3)\s[^|;&\n]*"
+    ),
+    **dict.fromkeys(
+        ("python", "javascript"),
+        re.compile(
+            r"\b(?:open|read|read_text|read_bytes|readfile(?:sync)?|createreadstream|make_archive|walk"
+            r"|copy(?:file|2|tree)?|r?glob|(?:cp|copyfile)sync|file|read_csv|sqlite3\.connect)\("
+            rf"|\b(?:\w*zip\w*|\w*tar\w*|archive|z|t|zf|tf)\.(?:add|write)\(|{_RUNNING}"
+        ),
+    ),
+}
+"""Commands and calls that read the files at the paths in them, or at the path of their object."""
+UPLOADS = re.compile(
+    r"(?:@|=<|\s-\w*t[\"']?,?\s?|--(?:upload|post|body)-file[ =]|<\s?)[\"'f({$]{0,4}[\w./~-]{0,80}$"
+)
+"""Text before a path whose content a command sends."""
+SENDS_FILES = re.compile(
+    r"\b(?:files|data|body)(?:[=:]|\s?\})|\bformdata|\s-\w?[ftd]\s"
+    r"|--(?:data|upload|post-file|body-file)"
+    r"|\bnc\s|\.(?:send\w*|stor\w+|put\w*)\("
+)
+"""What code that sends a file has, as an argument or method."""
+KEEPS = re.compile(
+    r"(?<![\w.])([a-z_$][\w$]*)(?:\.\w+)*\.(?:append|add|update|extend|insert|push|unshift|set|put"
+    r"|write\w*|attach|put\w*)\("
+)
+"""Methods by which an object keeps their arguments."""
+TARGETS: Mapping[Language, re.Pattern[str]] = {
+    "shell": re.compile(
+        r"(?:^|(?<=[\s;&|(]))(\w+)=|\bfor\s+(\w+)\s+in\b"
+        r"|\b(?:read|mapfile|readarray)\s+(?:-\S+\s+)*(\w+(?: \w+)*)"
+    ),
+    **dict.fromkeys(
+        ("python", "javascript"),
+        re.compile(
+            r"\bfor\s+([\w\s,()]{1,80}?)\s+in\b|\bas\s+(\w+)"
+            r"|\b(?:const|let|var)\s+([\w\s,{}\[\]]{1,80}?)\s+of\b"
+        ),
+    ),
+}
+"""Names that a statement assigns without `=`."""
+PARAMETERS: Mapping[Language, re.Pattern[str]] = {
+    "shell": re.compile(r"(?!)"),
+    "python": re.compile(r"\blambda ([\w, *]+):"),
+    "javascript": re.compile(
+        r"(?:\(([\w\s,:{}\[\]?]*)\)|\b(\w+))\s*=>|\bfunction\s*\w*\(([^()]*)\)"
+    ),
+}
+"""Parameters of functions within a statement."""
+WRITES: Mapping[Language, re.Pattern[str]] = {
+    "shell": re.compile(
+        r"(?:>>?\|?\s*|\btee\s+(?:-a\s+)?|\s-\w*o\w*\s+|--output[= ])([^\s;|&<>()]+)"
+        r"|\bwget\s([^|;\n]+)|\b(?:tar|zip|cp|mv|gzip|install|7z|gpg)\s([^|;&\n>]+)"
+    ),
+    **dict.fromkeys(
+        ("python", "javascript"),
+        re.compile(
+            r"\b(?:write_text|write_bytes|writefile(?:sync)?|copy\w*|move|make_archive|urlretrieve|cpsync|zipfile|tarfile\.open)\("
+        ),
+    ),
+}
+"""Commands and calls that write the files that they name."""
 
 
-def label_download(text: str) -> Labels:
-    """Return the label of a download from the address in a text; the address may be in a variable.
+def label_download(text: str) -> str:
+    """Return the label of a download from the address in a text, "" without a foreign address.
 
-    The label is NONE for a local address and for a text without an address.
+    A text without an address may have it in a variable.
     """
     address = addresses.ADDRESS.search(text)
     if address is None:
-        return NONE if text and "$" not in text and not is_host(text) else frozenset({"download"})
+        return "download" if not text or "$" in text or is_host(text) else ""
     if addresses.is_local(address):
-        return NONE
+        return ""
     if addresses.is_bare(address):
-        return frozenset({"bare download"})
-    known = addresses.is_known(address, "installers")
-    return frozenset({"known download" if known else "download"})
+        return "bare download"
+    return "known download" if addresses.is_known(address, "installers") else "download"
 
 
 def is_host(text: str) -> bool:
-    """Return whether a text is an address with a path and without a scheme."""
-    return bool(re.match(r"[\w-]+(?:\.[\w-]+)+/\S", text))
-
-
-def is_network(name: str) -> bool:
-    """Return whether a function, by its name as written, sends or fetches without a connection."""
-    owner, _, last = name.rpartition(".")
-    return last in NETWORK or f"{owner.rpartition('.')[2]}.{last}" in NETWORK
-
-
-def is_running(name: str, language: str) -> bool:
-    """Return whether a function, by its name with its module, runs a command."""
-    return name in RUNNING or (language == "javascript" and f"child_process.{name}" in RUNNING)
-
-
-def label_result(name: str, text: str) -> Labels:
-    """Return the labels that a function adds to its result. text: the texts among its arguments."""
-    last = name.rpartition(".")[2]
-    if last in ("home", "homedir"):
-        return HOME
-    if last == "parse_args":
-        return frozenset({"argument"})
-    fetched = label_download(text) if is_network(name) else NONE
-    if last in CONNECTION or name in CONNECTION:
-        return fetched | {"connection"}
-    of_base64 = name == "Buffer.from" and "base64" in text
-    if last in DECODING or name == "codecs.decode" or of_base64:
-        return frozenset({"decoded"})
-    return fetched
-
-
-def is_local(text: str) -> bool:
-    """Return whether a text contains an address on this machine or in its network."""
-    address = addresses.ADDRESS.search(text)
-    return address is not None and addresses.is_local(address)
+    """Return whether a text has an address with a path and without a scheme."""
+    return bool(re.search(r"(?<![\w/.@-])[\w-]+(?:\.[\w-]+)+/\S", text))
 
 
 def is_known_installer(text: str) -> bool:
     """Return whether the address in a text is of a known installer; its scheme is optional."""
     if "://" not in text:
         text = re.sub(r"\s(?=[\w-]+\.[a-z]{2,})", " https://", text, count=1)
-    return "known download" in label_download(text)
+    return label_download(text) == "known download"
