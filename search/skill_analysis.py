@@ -33,7 +33,7 @@ from search.text.tokens import bigram_ids, is_cjk, term_ids, tokenize, word_coun
 from skills.passages import section_texts
 from skills.record import ParsedSkill, PassageKind, SkillRecord
 
-ANALYSIS_VERSION = 6
+ANALYSIS_VERSION = 5
 """Part of every index's schema: increment when `analyse_skill` or `tokenize` gives another result
 for the same skill, so that `skillbus reindex` analyses all skills again."""
 

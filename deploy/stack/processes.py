@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,6 +47,14 @@ class Process:
             self.send(signal.SIGCONT)
         if timeout <= 0 or not self._gone_within(timeout):
             self.kill()
+
+    def freeze(self) -> None:
+        """Send SIGSTOP; return when all threads have stopped: on a busy machine, some still answer
+        for a while."""
+        self.send(signal.SIGSTOP)
+        deadline = time.monotonic() + 10.0
+        while not _is_stopped(self.pid) and self.alive() and time.monotonic() < deadline:
+            time.sleep(0.005)
 
     def kill(self) -> None:
         """Send SIGKILL; return when the process has ended."""
@@ -103,3 +112,12 @@ def _started(pid: int) -> int | None:
     # The name, in parentheses, may contain any characters; the other fields follow it.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether all threads of a process are stopped by a signal."""
+    states = []
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # a thread that ended meanwhile
+            states.append(path.read_text().rpartition(")")[2].split()[0])
+    return all(state in "TZX" for state in states)

@@ -191,7 +191,7 @@ class Server(ABC):
 
     def freeze(self) -> None:
         """Send SIGSTOP: the server keeps its connections, but does not answer."""
-        self._started().send(signal.SIGSTOP)
+        self._started().freeze()
 
     def thaw(self) -> None:
         """Send SIGCONT, after `freeze`."""

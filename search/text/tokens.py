@@ -43,13 +43,6 @@ _INITIALS = re.compile(r"[/&](?<=(?<![^\W_])[A-Za-z].)(?=[A-Za-z](?![^\W_]))")
 _LETTER_AND_WORD = re.compile(r"-(?<=(?<![^\W_])[A-Za-z]-)(?=([^\W\d_]{2,}))")
 """Hyphens after a single letter, as in e-mail, k-means."""
 
-_DOTTED = re.compile(
-    r"(?<![\w.])([A-Za-z][A-Za-z0-9]{1,20})\.(js|io|ai|net)(?!\w|\.\w)", re.I | re.A
-)
-"""Names such as Next.js and fly.io, which names of skills spell without the dot."""
-_DOT = re.compile(r"\.(?:js|io|ai|net)\b", re.I | re.A)
-"""Contained in all that _DOTTED finds, and much faster."""
-
 _TURKISH = str.maketrans("İı", "Ii")
 """Turkish letters i; Python's lower case of İ is an i with a combining dot."""
 
@@ -103,10 +96,9 @@ def tokenize(text: str) -> list[str]:
 
     Words are runs of letters and digits, with the vowel signs of Indic scripts, lowercased and
     stemmed (Snowball English). A word with a change of case, or between letters and digits, yields
-    the whole word and its parts, as does a letter with a hyphen (`e-mail`: `email`, `mail`) and a
-    name that ends in .js, .io, .ai or .net (`Node.js`: `nodejs`, `node`, `js`). Stop words and
-    words outside 2-40 characters are dropped; C++, C# and F# become `cpp`, `csharp` and `fsharp`,
-    A/B and Q&A become `ab` and `qa`. Runs of Chinese, Japanese or Korean become character
+    the whole word and its parts, as does a letter with a hyphen (`e-mail`: `email`, `mail`). Stop
+    words and words outside 2-40 characters are dropped; C++, C# and F# become `cpp`, `csharp` and
+    `fsharp`, A/B and Q&A become `ab` and `qa`. Runs of Chinese, Japanese or Korean become character
     bigrams, with traditional characters replaced by simplified ones.
     """
     words = _ASCII_WORDS
@@ -117,8 +109,6 @@ def tokenize(text: str) -> list[str]:
         words = _WORDS
     if "#" in text or "++" in text:
         text = _SIGNED.sub(_spelled, text)
-    if _DOT.search(text):
-        text = _DOTTED.sub(r"\1\2 \1 \2", text)
     text = _LETTER_AND_WORD.sub(_join, _INITIALS.sub("", text))
     # Runs of Chinese and long words seldom recur; a cache would keep whole texts.
     split = (

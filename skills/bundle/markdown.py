@@ -180,7 +180,8 @@ def render_header(rank: int, skill: BundleSkill) -> str:
     name, skill_id = escape_inline(skill.name), quote_value(skill.skill_id)
     if skill.detail == "continued":
         return f"## {rank}. {name}, continued\n\n- source: {skill_id}\n"
-    origin = ", ".join([skill_id, *([quote_value(skill.licence)] if skill.licence else [])])
+    licence = quote_value(skill.licence) if skill.licence else "no licence stated"
+    origin = f"{skill_id}, {licence}"
     title = escape_inline(f"{skill.name}: {_shorten(skill.description)}")
     if skill.detail == "brief":
         caution = f", caution, level {skill.safety.level}" if skill.safety.level else ""

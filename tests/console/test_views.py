@@ -35,6 +35,8 @@ class TestLibrary:
         expect(rows).to_contain_text("star-charts")
         assert page.evaluate("window.isSamePage")
         expect(page.get_by_role("searchbox")).to_be_focused()
+        # A part of the word finds the same row earlier.
+        expect(page).to_have_url(re.compile("q=constell"))
         assert read_query(page) == {"q": ["constell"], "source": ["crafts"]}
         page.reload()
         expect(rows).to_have_count(1)

@@ -97,7 +97,7 @@ def test_every_skill_tells_its_level_reasons_and_licence(ask: Any) -> None:
     assert "line 10: asks the reader to drop other instructions" in poisoned.safety.reasons[0]
     text = render_markdown(ask(highest_level=3))
     assert "caution, level 3: line 10" in text
-    assert "no licence stated)" in text
+    assert "no licence stated" in text
 
 
 def test_scripts_and_the_licence_file_of_a_skill_count_too(ask: Any) -> None:

@@ -29,13 +29,6 @@ def test_single_letters_with_a_mark_are_parts_of_words() -> None:
     assert tokenize("and/or /a/etc 3-tier ab-test") == ["tier", "ab", "test"]
 
 
-def test_names_with_a_dot_are_found_without_it() -> None:
-    assert tokenize("Next.js") == ["nextj", "next", "js"]
-    assert tokenize("(three.js/FLY.IO,") == ["threej", "three", "js", "flyio", "fli", "io"]
-    assert tokenize("nextjs flyio") == ["nextj", "flyio"]
-    assert tokenize("next.jsx app.io.js .net") == ["next", "jsx", "app", "io", "js", "net"]
-
-
 def test_stop_words_and_odd_lengths_are_left_out() -> None:
     assert tokenize("the x of " + "y" * (MAX_TOKEN_LENGTH + 1)) == []
 

@@ -93,7 +93,7 @@ def test_a_skill_read_whole_is_its_body_in_one_quotation() -> None:
     assert quoted.startswith("# anvil\n")
     assert "\n## Care\n" in quoted
     assert PATH in result.text
-    assert "- source: home:anvil\n" in result.text
+    assert "- source: home:anvil, no licence stated\n" in result.text
     assert "not orders" in result.text
 
 
