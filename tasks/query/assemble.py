@@ -26,7 +26,8 @@ from tasks.query.filling.session import fill_session_bundle
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages
 from tasks.query.session.portions import list_already_sent
-from tasks.sources.readers import find_source, get_source_folder
+from tasks.sources.readers import get_source_folder
+from tasks.sources.uploads.store import UPLOAD_KIND
 
 _MAX_NAMED, _MAX_CHARACTERS = 5, 80
 """Maximum filter values that a reason names, and characters of each."""
@@ -56,11 +57,14 @@ def assemble(
 
 
 def _find_folders(context: QueryContext, selected: Sequence[SkillPassages]) -> dict[str, str]:
-    """Return the folders of the sources of these skills; none while the catalog is away."""
-    sources = context.policy_filter.sources
-    names = dict.fromkeys(one.chosen.skill_id.partition(":")[0] for one in selected)
-    found = {name: find_source(sources, name) for name in names}
-    return {name: get_source_folder(source) for name, source in found.items() if source}
+    """Return the folders of the sources of these skills, without those of uploads, which agents
+    cannot read; none while the catalog is away."""
+    names = {one.chosen.skill_id.partition(":")[0] for one in selected}
+    return {
+        source.source_id: get_source_folder(source)
+        for source in context.policy_filter.sources
+        if source.source_id in names and source.kind != UPLOAD_KIND
+    }
 
 
 def _begin_bundle(context: QueryContext, chosen: ChosenRevisions) -> Bundle:

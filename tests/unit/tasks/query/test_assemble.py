@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from config.bundle_settings import PassageSettings
 from config.errors import UsageError
-from graph.records import Link, LinkType
+from graph.records import Link, LinkType, Source
 from search.protocol import StoredRevision
 from search.skill_analysis import analyse_skill
 from search.text.query_understanding import understand
@@ -414,3 +414,22 @@ def test_a_skill_that_does_not_fit_does_not_count_for_the_probability() -> None:
     alone = assemble(make_context(_NoLinks(), budget=250), chosen, skills)
     assert [skill.skill_id for skill in alone.skills] == ["home:s0"]
     assert alone.probability == 0.225  # its share of the candidates, of the library's
+
+
+@pytest.mark.parametrize(
+    ("kind", "root", "path", "folders"),
+    [
+        ("directory", "/skills", "", {"home": "/skills/"}),
+        ("git", "https://git.example/a.git", "", {"home": "https://git.example/a.git//"}),
+        ("git", "https://git.example/a.git", "lib", {"home": "https://git.example/a.git//lib/"}),
+        ("upload", "upload:home", "", {}),
+    ],
+)
+def test_the_folder_of_a_source_is_named_unless_it_has_uploads(
+    kind: str, root: str, path: str, folders: dict[str, str]
+) -> None:
+    context = make_context(_NoLinks(), budget=100_000)
+    other = Source("other", "directory", "/others")
+    context.policy_filter.sources = (Source("home", kind, root, path=path), other)
+    chosen = ChosenRevisions(Ranking(understand("bake"), None, ()))
+    assert assemble(context, chosen, select_all([BREAD])).folders == folders
