@@ -49,11 +49,13 @@ class Process:
             self.kill()
 
     def freeze(self) -> None:
-        """Send SIGSTOP; return when all threads have stopped: on a busy machine, some still answer
-        for a while."""
+        """Send SIGSTOP; return when all threads have stopped, since some may still answer for a
+        moment. Raises TimeoutError if they do not stop."""
         self.send(signal.SIGSTOP)
         deadline = time.monotonic() + 10.0
-        while not _is_stopped(self.pid) and self.alive() and time.monotonic() < deadline:
+        while self.alive() and not _is_stopped(self.pid):
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"process {self.pid} did not stop within 10 s")
             time.sleep(0.005)
 
     def kill(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +75,7 @@ def get_line(event: yaml.Event) -> int:
     return event.start_mark.line if event.start_mark else 0
 
 
-class EventReader:
+class EventReader(ABC):
     """Builds plain values from parse events, within limits. Subclasses convert the scalars, and
     decide about tags and duplicate keys."""
 
@@ -92,16 +93,17 @@ class EventReader:
                 return None if isinstance(event, yaml.StreamEndEvent) else self._read(event, 0)
         return None
 
+    @abstractmethod
     def read_scalar(self, event: yaml.ScalarEvent) -> Any:
         """Return the value of a scalar."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check_collection(self, event: yaml.CollectionStartEvent) -> None:
         """Raise YamlError for a list or mapping that is not allowed."""
 
+    @abstractmethod
     def add_pair(self, mapping: dict[str, Any], key: str, value: Any, line: int) -> None:
         """Add a pair to a mapping, which may have the key."""
-        raise NotImplementedError
 
     def _read(self, event: yaml.Event, depth: int) -> Any:
         self._values += 1
@@ -154,6 +156,10 @@ class _TextReader(EventReader):
         text = replace_invalid_characters(event.value)
         is_null = event.implicit[0] and not event.style and text in ("null", "~", "Null", "NULL")
         return "" if is_null else text
+
+    @override
+    def check_collection(self, event: yaml.CollectionStartEvent) -> None:
+        """Allow all, with any tag."""
 
     @override
     def add_pair(self, mapping: YamlMapping, key: str, value: YamlValue, line: int) -> None:

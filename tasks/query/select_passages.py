@@ -34,8 +34,8 @@ MAX_LEAD_IN_TOKENS = 40
 """Maximum tokens of a lead-in that is sent with the passage that it introduces."""
 
 MAX_LIST_TOKENS = 150
-"""Maximum tokens of a list of which all items are sent or none: single items read as fragments.
-With it, the share of required lines that bundles hold is the same or higher."""
+"""Maximum tokens of a list of which all items are sent or none: single items read as fragments. Of
+144 queries, at most one more or less gets every required line."""
 
 _WHOLE_TOKENS = 300
 """Maximum tokens of a skill that is sent whole: a selection would save little."""

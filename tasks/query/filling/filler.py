@@ -25,7 +25,7 @@ _MIN_WORTH = 1e-6
 _MARKUP = 1.1
 """Ratio of the tokens of sent passages with their tags to the tokens of their text."""
 
-_HEADER_TOKENS = 150
+_HEADER_TOKENS = 100
 """Estimated tokens of the header of a skill."""
 
 _NOTHING_NEW = "what the task needs was sent earlier in this session"
