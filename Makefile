@@ -26,9 +26,11 @@ help:  ## List the targets
 
 install: $(INSTALLED)  ## Install skillbus and its tools into .venv
 
+# An older pip, such as that of Python 3.11, needs twice the time to read the package index.
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("skillbus needs Python 3.11 or later; choose one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) --quiet "pip>=25"
 
 # It is a part of what requirements.lock pins, with the same versions: the other installation stays.
 $(LIGHT): requirements-light.lock pyproject.toml | $(BIN)/python
