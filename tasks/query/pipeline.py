@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from search.protocol import Filters, Vector
+from search.text.script_balance import balance_scripts
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.policies import Deadline
@@ -120,7 +121,7 @@ def rank_candidates(context: QueryContext) -> Ranking:
     services = context.services
     with timed("understand"):
         snapshot = services.library.refresh()
-        understanding = understand_query(context)
+        understanding = balance_scripts(understand_query(context), snapshot.statistics)
     if snapshot.error is not None:
         reason = f"the library as of {snapshot.age_seconds:.0f} s ago: a store did not answer"
         context.degradations.add(reason, snapshot.error)

@@ -43,6 +43,7 @@ from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.score_candidates import score_candidates
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding, understand
+from search.text.script_balance import balance_scripts
 from skills.events import QueryAsked
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
@@ -171,7 +172,7 @@ def draw(
     found = []
     for task in tasks:
         context = QueryContext.create(searched, QueryAsked(task=task.text), apply_policy=False)
-        keys = retrieve(context, TaskQuery(view, task.understanding, task.vector)).keys
+        keys = retrieve(context, _query(view, task)).keys
         found.append(_with_cosines(services, task, keys))
     return Draw(view, found, measure_cosine_scale(services.encoder.get()))
 
@@ -192,15 +193,20 @@ def _with_cosines(
 def ranked(task: Task, part: Draw, at: int, weights: ScoringWeights) -> Ranking:
     """The candidates of one task, scored."""
     records, cosines = part.candidates[at]
+    query = _query(part.view, task)
     scored = score_candidates(
-        task.understanding,
+        query.understanding,
         records,
         part.view.statistics,
         weights,
         scale=part.scale,
         cosines=cosines,
     )
-    return build_ranking(TaskQuery(part.view, task.understanding, task.vector), scored)
+    return build_ranking(query, scored)
+
+
+def _query(view: LibrarySnapshot, task: Task) -> TaskQuery:
+    return TaskQuery(view, balance_scripts(task.understanding, view.statistics), task.vector)
 
 
 def diffused(

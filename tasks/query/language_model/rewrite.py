@@ -14,6 +14,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from search.text.query_understanding import understand
+from search.text.script_balance import balance_scripts
 from skills.record import RevisionKey
 from tasks.language_model.frame import clean, quote
 from tasks.language_model.protocol import ModelRequest
@@ -113,7 +114,7 @@ def _rank(context: QueryContext, original: TaskQuery, text: str) -> list[Revisio
     """Return the best candidates of a query by their exact scores, without withheld skills."""
     context.deadline.check("rewrite")
     services = context.services
-    understanding = understand(text)
+    understanding = balance_scripts(understand(text), original.snapshot.statistics)
     vector = None
     if context.is_on("dense") and understanding.language in services.encoder.get().languages:
         vector = services.encoder.get().encode_queries([understanding.text])[0]
