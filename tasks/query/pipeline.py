@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from search.protocol import Filters, Vector
@@ -121,7 +122,7 @@ def rank_candidates(context: QueryContext) -> Ranking:
     services = context.services
     with timed("understand"):
         snapshot = services.library.refresh()
-        understanding = balance_scripts(understand_query(context), snapshot.statistics)
+        understanding = understand_query(context)
     if snapshot.error is not None:
         reason = f"the library as of {snapshot.age_seconds:.0f} s ago: a store did not answer"
         context.degradations.add(reason, snapshot.error)
@@ -138,6 +139,8 @@ def rank_candidates(context: QueryContext) -> Ranking:
     if context.is_on("memory"):
         with timed("memory"):
             query = recall(context, query)
+    # After the memory, which compares the task with past ones by the weights of its words.
+    query = replace(query, understanding=balance_scripts(understanding, snapshot.statistics))
     with timed("retrieve"):
         candidates = add_remembered(context, retrieve(context, query))
     context.rank_recorder.record_candidates(candidates)
