@@ -12,9 +12,9 @@ import structlog
 
 from config.errors import SkillbusError, TransientError
 from config.tracing import untraced
-from skills.access import UNRESTRICTED, Reader
-from skills.events import Event, QueryAsked
-from workers.backend.protocol import EventStatus, QueryStatus
+from skills.access import Reader
+from skills.events import QueryAsked
+from workers.backend.protocol import Backend, QueryStatus
 
 log = structlog.get_logger()
 
@@ -28,32 +28,6 @@ T = TypeVar("T")
 
 ProgressReporter = Callable[[int, int | None, str], Awaitable[None]]
 """Called with the number of stages started, their total once it is known, and the last stage."""
-
-
-class QueryBackend(Protocol):
-    """The part of a `Backend` that queries and reports of outcomes use."""
-
-    def submit_query(
-        self, request: QueryAsked, origin: str, owner: str = "", reader: Reader = UNRESTRICTED
-    ) -> str:
-        """Accept a query and return its id."""
-        ...
-
-    def get_query_status(self, query_id: str) -> QueryStatus:
-        """Return the current state of a query."""
-        ...
-
-    def cancel_query(self, query_id: str) -> None:
-        """Stop work on a query."""
-        ...
-
-    def accept(self, event: Event) -> str:
-        """Accept an event and return the id of its job."""
-        ...
-
-    def get_event_status(self, event_id: str) -> EventStatus:
-        """Return the current state of an event."""
-        ...
 
 
 class ThreadRunner(Protocol):
@@ -76,7 +50,7 @@ class QueryRunner:
         self._report_progress = report_progress
 
     async def run(
-        self, backend: QueryBackend, request: QueryAsked, owner: str, reader: Reader
+        self, backend: Backend, request: QueryAsked, owner: str, reader: Reader
     ) -> QueryStatus:
         """Submit a query and return its final status; it is cancelled if the caller is.
 
@@ -101,7 +75,7 @@ class QueryRunner:
                 raise
             return status
 
-    async def _poll_until_ended(self, backend: QueryBackend, query_id: str) -> QueryStatus:
+    async def _poll_until_ended(self, backend: Backend, query_id: str) -> QueryStatus:
         started_at, reported = time.monotonic(), 0
         await self._report_progress(0, None, "asked")
         while (passed := time.monotonic() - started_at) < self._seconds:
@@ -118,7 +92,7 @@ class QueryRunner:
         )
 
 
-def _cancel_query(backend: QueryBackend, query_id: str) -> QueryStatus | None:
+def _cancel_query(backend: Backend, query_id: str) -> QueryStatus | None:
     """Cancel a query and return its status afterwards, None if the backend does not answer."""
     try:
         backend.cancel_query(query_id)

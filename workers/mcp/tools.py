@@ -49,10 +49,11 @@ from skills.outcomes.model import OutcomeKind, Reporter
 from workers.audit.commands import recorded
 from workers.audit.log import AuditLog
 from workers.audit.requests import note_failure, note_object
+from workers.backend.protocol import Backend
 from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
 from workers.mcp.outcome_reporter import report_and_wait
-from workers.mcp.query_runner import QueryBackend, QueryRunner
+from workers.mcp.query_runner import QueryRunner
 from workers.mcp.requester import get_reader, get_sender
 from workers.mcp.results import (
     FoundSkills,
@@ -92,7 +93,7 @@ _THREADS = 16
 
 T = TypeVar("T")
 
-SelectBackend = Callable[[], QueryBackend]
+SelectBackend = Callable[[], Backend]
 
 
 class SkillTools:
@@ -114,7 +115,7 @@ class SkillTools:
         self._settings = settings
         self._select_backend = select_backend
         self._skill_reader = skill_reader
-        self._threads: anyio.CapacityLimiter | None = None
+        self._threads = anyio.CapacityLimiter(_THREADS)
 
     async def find_skills(
         self,
@@ -309,8 +310,6 @@ class SkillTools:
 
     async def run_in_thread(self, function: Callable[[], T], abandon: bool = False) -> T:
         """Run a blocking function. abandon: a cancelled caller does not wait for its end."""
-        if self._threads is None:
-            self._threads = anyio.CapacityLimiter(_THREADS)
         return await to_thread.run_sync(function, abandon_on_cancel=abandon, limiter=self._threads)
 
 
