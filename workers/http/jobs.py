@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict
 
 from config.errors import NotFoundError
 from skills.events import EventData
@@ -11,12 +10,11 @@ from tasks.journal.protocol import Job, JobKind
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller
 from workers.http.idempotency import record_job
+from workers.http.models import ResponseModel
 
 
-class Accepted(BaseModel):
+class Accepted(ResponseModel):
     """A query or event that is recorded and will be processed."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
 

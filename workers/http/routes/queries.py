@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, ValidationError
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
@@ -24,14 +24,16 @@ from config.errors import NotFoundError, TransientError, UsageError
 from config.settings import OPTIONAL_STAGES
 from skills.bundle.markdown import render_answer
 from skills.bundle.model import Bundle
-from skills.events import QueryAsked
+from skills.events import GATEWAY_SOURCE, QueryAsked, describe_validation_error
 from tasks.journal.protocol import Job
 from tasks.query.context import check_query
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
+from workers.http.dependencies import CurrentBackend, from_state
 from workers.http.idempotency import IdempotencyKey, RecordedJob, record_job
 from workers.http.job_waiter import JobWaiter
 from workers.http.jobs import Accepted, get_visible_job
+from workers.http.models import ResponseModel
 
 _HEARTBEAT_SECONDS = 15
 _LISTED_CHARACTERS = 200
@@ -57,7 +59,6 @@ AnswerWithin = Annotated[
 ]
 
 _MARKDOWN = "text/markdown"
-_MARKDOWN_CONTENT: dict[str, Any] = {_MARKDOWN: {"schema": {"type": "string"}}}
 
 _EVENT_STREAM_RESPONSE: dict[str, Any] = {
     "description": "server-sent events: `stage` (stage, milliseconds), then one of `done`, "
@@ -82,14 +83,12 @@ class QueryRequest(QueryAsked):
     )
 
 
-class QueryState(BaseModel):
+class QueryState(ResponseModel):
     """State of a query.
 
     state: `accepted`, `done` (with its bundle), `failed` (with the reason) or `cancelled`. stages:
     those that an accepted query has reached.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     state: str
@@ -98,10 +97,8 @@ class QueryState(BaseModel):
     reason: str | None = None
 
 
-class AskedQuery(BaseModel):
+class AskedQuery(ResponseModel):
     """A query in a list. task: its beginning. asked: seconds since the epoch."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     task: str
@@ -109,91 +106,117 @@ class AskedQuery(BaseModel):
     state: str
 
 
-class AskedQueries(BaseModel):
+class AskedQueries(ResponseModel):
     """Queries of a caller, the newest first."""
-
-    model_config = ConfigDict(frozen=True)
 
     queries: list[AskedQuery]
 
 
-def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRouter:
-    """Return the routes of queries."""
-    router = APIRouter(tags=["queries"])
+def _describe_state(what: str) -> dict[int | str, dict[str, Any]]:
+    description = f"{what} With `Accept: text/markdown` a bundle is in its Markdown form"
+    content = {_MARKDOWN: {"schema": {"type": "string"}}}
+    return {200: {"model": QueryState, "content": content, "description": description}}
 
-    @router.post(
-        "/v1/queries",
-        status_code=202,
-        response_model=Accepted,
-        responses={
-            200: {
-                "model": QueryState,
-                "content": _MARKDOWN_CONTENT,
-                "description": "The query has ended: only with `Prefer: wait` or "
-                "`answer_within_ms`. With `Accept: text/markdown` a bundle is in its Markdown form",
-            },
-        },
+
+CurrentQueries = Annotated["QueryService", from_state("queries")]
+
+router = APIRouter(tags=["queries"])
+
+
+@router.post(
+    "/v1/queries",
+    status_code=202,
+    response_model=Accepted,
+    responses=_describe_state(
+        "The query has ended: only with `Prefer: wait` or `answer_within_ms`."
+    ),
+)
+async def submit_query(
+    queries: CurrentQueries,
+    caller: CurrentCaller,
+    query: QueryRequest,
+    request: Request,
+    key: IdempotencyKey = None,
+    prefer: Preferences = None,
+    answer_within_ms: AnswerWithin = None,
+) -> Response:
+    """Accept a query; `Location` is the URL of its state."""
+    received = time.monotonic()
+    within = None if answer_within_ms is None else answer_within_ms / 1000
+    job = await queries.accept(query, caller, key, within)
+    as_markdown = _accepts_markdown(request)
+    if within is None:
+        return await queries.respond_accepted(job.id, caller, prefer or (), as_markdown)
+    seconds = within - (time.monotonic() - received)
+    return await queries.respond_in_time(job, caller, seconds, as_markdown)
+
+
+@router.get("/v1/queries")
+def list_queries(backend: CurrentBackend, caller: CurrentCaller) -> AskedQueries:
+    """List recent queries of this caller that are still kept, newest first."""
+    return AskedQueries(
+        queries=[
+            AskedQuery(
+                id=one.id,
+                task=one.task[:_LISTED_CHARACTERS],
+                asked=one.accepted,
+                state=one.state,
+            )
+            for one in backend.journal.list_asked(caller.name)
+        ]
     )
-    async def submit_query(
-        query: QueryRequest,
-        caller: CurrentCaller,
-        request: Request,
-        key: IdempotencyKey = None,
-        prefer: Preferences = None,
-        answer_within_ms: AnswerWithin = None,
-    ) -> Response:
-        """Accept a query; `Location` is the URL of its state."""
-        received = time.monotonic()
-        within = None if answer_within_ms is None else answer_within_ms / 1000
-        job = await query_service.accept(query, caller, key, within)
-        as_markdown = _accepts_markdown(request)
-        if within is None:
-            return await query_service.respond_accepted(job.id, caller, prefer or (), as_markdown)
-        seconds = within - (time.monotonic() - received)
-        return await query_service.respond_in_time(job, caller, seconds, as_markdown)
 
-    @router.get("/v1/queries")
-    def list_queries(caller: CurrentCaller) -> AskedQueries:
-        """List recent queries of this caller that are still kept, newest first."""
-        return AskedQueries(queries=query_service.list_asked(caller))
 
-    @router.get(
-        "/v1/queries/{query_id}",
-        response_model=QueryState,
-        responses={
-            200: {
-                "model": QueryState,
-                "content": _MARKDOWN_CONTENT,
-                "description": "The state. With `Accept: text/markdown` a bundle is in its "
-                "Markdown form",
-            }
-        },
-    )
-    def get_query(query_id: QueryId, caller: CurrentCaller, request: Request) -> Response:
-        """Show the state of a query, with its bundle when done."""
-        job = query_service.get_job(query_id, caller)
-        stages = backend.journal.list_stages(query_id) if job.state == "accepted" else []
-        return _respond_state(job, stages, as_markdown=_accepts_markdown(request))
+@router.get(
+    "/v1/queries/{query_id}",
+    response_model=QueryState,
+    responses=_describe_state("The state."),
+)
+def get_query(
+    backend: CurrentBackend, caller: CurrentCaller, query_id: QueryId, request: Request
+) -> Response:
+    """Show the state of a query, with its bundle when done."""
+    job = get_visible_job(backend, caller, query_id, "query")
+    stages = backend.journal.list_stages(query_id) if job.state == "accepted" else []
+    return _respond_state(job, stages, as_markdown=_accepts_markdown(request))
 
-    @router.delete("/v1/queries/{query_id}", response_model=QueryState)
-    def cancel_query(query_id: QueryId, caller: CurrentCaller) -> Response:
-        """Cancel a query: it is not started, or stops before its next stage. A query that has
-        ended is unchanged."""
-        query_service.get_job(query_id, caller)
-        backend.journal.cancel_job(query_id)
-        return _respond_state(query_service.get_job(query_id, caller), [])
 
-    @router.get(
-        "/v1/queries/{query_id}/events",
-        response_class=EventSourceResponse,
-        responses={200: _EVENT_STREAM_RESPONSE},
-    )
-    async def stream_query_events(query_id: QueryId, caller: CurrentCaller) -> Response:
-        """Stream the stages of a query as they start, then its final state."""
-        await run_in_threadpool(query_service.get_job, query_id, caller)
-        return query_service.stream_events(query_id, caller)
+@router.delete("/v1/queries/{query_id}", response_model=QueryState)
+def cancel_query(backend: CurrentBackend, caller: CurrentCaller, query_id: QueryId) -> Response:
+    """Cancel a query: it is not started, or stops before its next stage. A query that has
+    ended is unchanged."""
+    get_visible_job(backend, caller, query_id, "query")
+    backend.journal.cancel_job(query_id)
+    return _respond_state(get_visible_job(backend, caller, query_id, "query"), [])
 
-    return router
+
+@router.get(
+    "/v1/queries/{query_id}/events",
+    response_class=EventSourceResponse,
+    responses={200: _EVENT_STREAM_RESPONSE},
+)
+async def stream_query_events(
+    queries: CurrentQueries, caller: CurrentCaller, query_id: QueryId
+) -> Response:
+    """Stream the stages of a query as they start, then its final state."""
+    await run_in_threadpool(queries.get_job, query_id, caller)
+    return queries.stream_events(query_id, caller)
+
+
+local_router = APIRouter(tags=["queries"])
+"""The route of the commands on this machine."""
+
+
+@local_router.post("/v1/answers")
+def answer(backend: CurrentBackend, query: QueryAsked) -> dict[str, Any]:
+    """Answer a query and return its bundle; for the commands on this machine.
+
+    Raises HTTPException (422) for invalid text, as `record_job` does.
+    """
+    try:
+        return backend.answer_query(query, GATEWAY_SOURCE)
+    except ValidationError as error:
+        raise HTTPException(422, describe_validation_error(error)) from None
 
 
 class QueryService:
@@ -221,18 +244,6 @@ class QueryService:
         if "task" in query.model_fields_set and not query.task.strip():
             raise UsageError("the task is empty; leave it out for that of the session")
         return await run_in_threadpool(record_job, self._backend, caller, query, key, seconds)
-
-    def list_asked(self, caller: Caller) -> list[AskedQuery]:
-        """Return recent queries of a caller that are still kept, newest first."""
-        return [
-            AskedQuery(
-                id=one.id,
-                task=one.task[:_LISTED_CHARACTERS],
-                asked=one.accepted,
-                state=one.state,
-            )
-            for one in self._backend.journal.list_asked(caller.name)
-        ]
 
     async def wait_until_ended(self, query_id: str, seconds: float) -> bool:
         """Wait until a query has ended; return False if it has not in this number of seconds."""

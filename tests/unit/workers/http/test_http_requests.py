@@ -438,7 +438,7 @@ def test_reports_that_wait_leave_threads_to_other_requests(backend: EmbeddedBack
     api = create_api(backend, AccessRules(), services=services)
     app = AccessMiddleware(api, AccessRules(), backend.settings.gateway)
     with ExitStack() as stack:
-        stack.enter_context(services.usage.open_reader(LOCAL_USER))
+        stack.enter_context(services.usage.open(LOCAL_USER))
         assert asyncio.run(ask_meanwhile(app, "/v1/usage", stack.close)) == {200, 503}
 
 
