@@ -24,7 +24,7 @@ from workers.http.access import AccessRules
 from workers.http.app import create_api
 from workers.http.tokens import TokenStore
 from workers.mcp.server import create_server
-from workers.mcp.skills_extension import IDENTIFIER, list_methods
+from workers.mcp.skills_extension import IDENTIFIER, METHODS
 from workers.monitoring.metrics import ProcessMetrics
 
 HERE = Path(__file__).parent
@@ -76,6 +76,23 @@ def render_tools_reference() -> str:
 
 
 _WIRE: Any = {"mode": "json", "by_alias": True, "exclude_none": True}
+
+
+def list_methods() -> dict[str, Any]:
+    """Return the description and the schema of the parameters of each method, without `_meta`."""
+    listed = {}
+    for method, (params, description) in METHODS.items():
+        schema = params.model_json_schema(by_alias=True)
+        properties = {
+            name: {key: value for key, value in one.items() if key != "title"}
+            for name, one in schema["properties"].items()
+            if name != "_meta"
+        }
+        listed[method] = {
+            "description": description,
+            "params": {"properties": properties, "required": schema.get("required", [])},
+        }
+    return listed
 
 
 def insert_tools_reference(page: str) -> str:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workers.library.reasons import MAX_REASON_CHARACTERS
+
+Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARACTERS)]
 
 
 class ResponseModel(BaseModel):

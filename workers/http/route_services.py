@@ -13,7 +13,7 @@ from workers.evaluation.runs.labelled_prompts import LabelledPrompts
 from workers.http.limits.rate_limits import FairSemaphore
 from workers.http.limits.thread_slots import ThreadSlots
 from workers.http.routes.library.search import open_library
-from workers.http.routes.operations.settings import QuickChecks
+from workers.http.routes.operations.settings import RecentChecks, open_checks
 from workers.http.routes.queries import QueryService
 from workers.http.routes.usage import UsageReaders
 from workers.http.routes.well_known import create_archive_slots
@@ -31,7 +31,7 @@ class RouteServices(NamedTuple):
     library: LibrarySearch
     usage: UsageReaders
     labelled: Lazy[LabelledPrompts]
-    checks: QuickChecks
+    checks: RecentChecks
     tokens: TokenStore
     public_skills: PublicSkills
     archive_slots: ThreadSlots
@@ -48,7 +48,7 @@ class RouteServices(NamedTuple):
             library=open_library(backend),
             usage=UsageReaders(backend),
             labelled=Lazy(lambda: LabelledPrompts(backend.outcome_store())),
-            checks=QuickChecks(backend),
+            checks=open_checks(backend),
             tokens=tokens or open_token_store(settings),
             public_skills=PublicSkills(settings, backend.skills),
             archive_slots=create_archive_slots(),

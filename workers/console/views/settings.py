@@ -14,7 +14,7 @@ from workers.console.pages import PREFIX, redirect
 from workers.console.view import CurrentView, View
 from workers.http.authentication import NEEDS_ADMIN
 from workers.http.problems import describe_error
-from workers.http.routes.operations.settings import SettingData, list_settings
+from workers.http.routes.operations.settings import SettingData, list_checks, list_settings
 from workers.http.routes.operations.tokens import NewToken, add_token, list_tokens
 from workers.http.tokens import TokenScope
 
@@ -68,7 +68,7 @@ def _render_settings(view: View, given: NewTokenForm, problem: str = "") -> Resp
         "settings/settings.html",
         400 if problem else 200,
         section="Settings",
-        checks=view.services.checks.list(),
+        checks=list_checks(view.services.checks),
         tokens=list_tokens(view.services.tokens).tokens,
         scopes=[scope.name.lower() for scope in TokenScope],
         lifetimes=LIFETIMES,

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
 
 from graph.records import LinkKey, LinkType
 from skills.events.ids import SkillId
 from workers.audit.requests import note_object
 from workers.http.dependencies import CurrentBackend
-from workers.http.models import RequestModel, ResponseModel
-from workers.library.reasons import MAX_REASON_CHARACTERS
+from workers.http.models import Reason, RequestModel, ResponseModel
 from workers.library.skill_data import dismissal_data
 
 
@@ -22,7 +20,7 @@ class LinkDismissal(RequestModel):
     source: SkillId
     target: SkillId
     type: LinkType
-    reason: str = Field(min_length=1, max_length=MAX_REASON_CHARACTERS)
+    reason: Reason
 
 
 class DismissedLinkData(ResponseModel):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
 
 from skills.events.ids import SkillId
 from skills.skill_policy import get_source_id
@@ -17,9 +16,8 @@ from workers.http.authentication import (
     check_source,
 )
 from workers.http.dependencies import CurrentBackend
-from workers.http.models import RequestModel, ResponseModel
+from workers.http.models import Reason, RequestModel, ResponseModel
 from workers.http.routes.revisions import RevisionComparison, Seq
-from workers.library.reasons import MAX_REASON_CHARACTERS
 from workers.library.revisions import not_pinned
 from workers.library.skill_reader import require_entry
 
@@ -31,7 +29,7 @@ class NewPin(RequestModel):
 
     skill_id: SkillId
     seq: Seq | None = None
-    reason: str = Field(min_length=1, max_length=MAX_REASON_CHARACTERS)
+    reason: Reason
 
 
 class PinEntry(ResponseModel):

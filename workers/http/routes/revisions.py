@@ -36,7 +36,9 @@ class _SeqConvertor(IntegerConvertor):
 register_url_convertor("seq", _SeqConvertor())
 
 
-class _Revision(ResponseModel):
+class RevisionEntry(ResponseModel):
+    """A revision in a list."""
+
     skill_id: str
     seq: int
     state: str = Field(description="`published`, `superseded`, or `held` by a pin or for review")
@@ -60,11 +62,7 @@ class _Revision(ResponseModel):
     )
 
 
-class RevisionEntry(_Revision):
-    """A revision in a list."""
-
-
-class RevisionDetail(_Revision):
+class RevisionDetail(RevisionEntry):
     """A revision with its findings, files and the text of its SKILL.md; without these if the policy
     withholds it and the caller is not an admin."""
 

@@ -57,25 +57,18 @@ class CheckList(ResponseModel):
     checks: list[CheckData]
 
 
-class QuickChecks:
-    """The checks of a deployment, which run in the background."""
-
-    def __init__(self, backend: StoreBackend) -> None:
-        self._recent = RecentValue(
-            lambda: run_quick_checks(backend.settings),
-            fresh_seconds=_FRESH_SECONDS,
-            wait_seconds=_WAIT_SECONDS,
-        )
-
-    def list(self) -> CheckList:
-        """Return the results of the last checks; old results start a new run."""
-        found = self._recent.get()
-        if found is None:
-            return CheckList(at=None, checks=[])
-        return CheckList(at=found.at, checks=[CheckData(**one) for one in found.value])
+RecentChecks = RecentValue[list[dict[str, Any]]]
+CurrentChecks = Annotated[RecentChecks, from_state("checks")]
 
 
-CurrentChecks = Annotated[QuickChecks, from_state("checks")]
+def open_checks(backend: StoreBackend) -> RecentChecks:
+    """Return the checks of a deployment, which run in the background."""
+    return RecentValue(
+        lambda: run_quick_checks(backend.settings),
+        fresh_seconds=_FRESH_SECONDS,
+        wait_seconds=_WAIT_SECONDS,
+    )
+
 
 router = APIRouter(tags=["settings"])
 
@@ -97,4 +90,7 @@ def list_settings(backend: CurrentBackend) -> SettingList:
 def list_checks(checks: CurrentChecks) -> CheckList:
     """List the checks of stores, servers, workers and sources that take little time. They run
     in the background, at most every 15 seconds; `skillbus doctor` checks more."""
-    return checks.list()
+    found = checks.get()
+    if found is None:
+        return CheckList(at=None, checks=[])
+    return CheckList(at=found.at, checks=[CheckData(**one) for one in found.value])

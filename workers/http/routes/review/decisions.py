@@ -14,9 +14,8 @@ from workers.audit.requests import note_object
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import PageQuery
 from workers.http.dependencies import CurrentBackend
-from workers.http.models import RequestModel, ResponseModel
+from workers.http.models import Reason, RequestModel, ResponseModel
 from workers.http.routes.revisions import RevisionComparison, Seq
-from workers.library.reasons import MAX_REASON_CHARACTERS
 from workers.library.review.decisions import ReviewDecision
 from workers.library.review.review_list import ReviewFilter, ReviewPlace, ReviewState
 from workers.library.revisions import describe_review
@@ -24,8 +23,6 @@ from workers.library.revisions import describe_review
 _MAX_LINES = 2_000
 _MAX_ITEMS = 1_000
 _PATH = "/v1/review"
-
-Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARACTERS)]
 
 
 class DecisionRequest(RequestModel):

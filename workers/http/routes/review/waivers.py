@@ -11,8 +11,8 @@ from skills.events.ids import SkillId, SourceId
 from workers.audit.requests import note_object
 from workers.http.authentication import CurrentCaller
 from workers.http.dependencies import CurrentBackend
-from workers.http.models import RequestModel, ResponseModel
-from workers.http.routes.review.decisions import Reason, get_principal
+from workers.http.models import Reason, RequestModel, ResponseModel
+from workers.http.routes.review.decisions import get_principal
 from workers.http.routes.revisions import Seq
 
 
