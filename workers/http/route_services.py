@@ -12,14 +12,15 @@ from workers.backend.store_backend import StoreBackend
 from workers.evaluation.runs.labelled_prompts import LabelledPrompts
 from workers.http.limits.rate_limits import FairSemaphore
 from workers.http.limits.thread_slots import ThreadSlots
+from workers.http.queries.query_service import QueryService
 from workers.http.routes.library.search import open_library
 from workers.http.routes.operations.settings import RecentChecks, open_checks
-from workers.http.routes.queries import QueryService
 from workers.http.routes.usage import UsageReaders
-from workers.http.routes.well_known import create_archive_slots
 from workers.http.tokens import TokenStore, open_token_store
 from workers.library.public_skills import PublicSkills
 from workers.library.search.library_search import LibrarySearch
+
+_MAX_ARCHIVES = 4
 
 
 class RouteServices(NamedTuple):
@@ -51,7 +52,7 @@ class RouteServices(NamedTuple):
             checks=open_checks(backend),
             tokens=tokens or open_token_store(settings),
             public_skills=PublicSkills(settings, backend.skills),
-            archive_slots=create_archive_slots(),
+            archive_slots=ThreadSlots(_MAX_ARCHIVES, waiting=2 * _MAX_ARCHIVES),
             upload_slots=threading.BoundedSemaphore(settings.uploads.at_once),
             delivery_slots=FairSemaphore(settings.webhooks.open_bodies),
         )

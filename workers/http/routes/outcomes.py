@@ -16,8 +16,7 @@ from tasks.outcomes.protocol import describe_unknown_queries
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller
 from workers.http.dependencies import CurrentBackend
-from workers.http.idempotency import IdempotencyKey
-from workers.http.jobs import Accepted, accept_event
+from workers.http.jobs import Accepted, IdempotencyKey, accept_event
 from workers.http.models import RequestModel, ResponseModel
 from workers.http.routes.queries import QueryId
 from workers.library.usage.report import UsageFilter

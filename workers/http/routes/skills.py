@@ -18,8 +18,7 @@ from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import NEEDS_WRITE, Caller, CurrentCaller, check_source
 from workers.http.cursors import PageQuery
 from workers.http.dependencies import CurrentBackend
-from workers.http.idempotency import IdempotencyKey
-from workers.http.jobs import Accepted, accept_event
+from workers.http.jobs import Accepted, IdempotencyKey, accept_event
 from workers.http.models import ResponseModel
 from workers.http.responses.etags import respond_if_changed
 from workers.library.skill_data import entry_data

@@ -30,8 +30,7 @@ from workers.http.authentication import (
     check_source,
 )
 from workers.http.dependencies import CurrentBackend
-from workers.http.idempotency import IdempotencyKey, check_key
-from workers.http.jobs import Accepted, accept_event
+from workers.http.jobs import Accepted, IdempotencyKey, accept_event, check_key
 from workers.http.models import RequestModel, ResponseModel
 from workers.http.source_roots import resolve_root
 from workers.http.tokens import TokenScope

@@ -34,7 +34,7 @@ from tasks.sources.uploads.store import new_package_id, open_upload_store
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import NEEDS_WRITE, Caller, CurrentCaller, check_source
 from workers.http.dependencies import CurrentBackend, from_state
-from workers.http.idempotency import (
+from workers.http.jobs import (
     IdempotencyKey,
     derive_job_id,
     find_earlier_event,

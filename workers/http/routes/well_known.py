@@ -19,7 +19,6 @@ from workers.library.public_skills import PublicFile, PublicSkills
 from workers.library.skill_files import BYTES, MARKDOWN, guess_media_type
 
 _CACHE = "public, max-age=60"
-_MAX_ARCHIVES = 4
 _WAIT_SECONDS = 10.0
 _SAFE_TYPES = (
     *("image/png", "image/jpeg", "image/gif", "image/webp", "application/json"),
@@ -34,11 +33,6 @@ CurrentSlots = Annotated[ThreadSlots, from_state("archive_slots")]
 IfNoneMatch = Annotated[str, Header()]
 
 router = APIRouter(include_in_schema=False)
-
-
-def create_archive_slots() -> ThreadSlots:
-    """Return the slots of requests that make archives."""
-    return ThreadSlots(_MAX_ARCHIVES, 2 * _MAX_ARCHIVES)
 
 
 @router.get(f"{PREFIXES[0]}index.json")
