@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import structlog
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -195,7 +196,7 @@ class AccessMiddleware:
     def _refuse(self, scope: Scope, error: HTTPException) -> Response:
         if self._pages is not None and self._pages.covers(scope["path"]):
             return self._pages.refuse(scope, error)
-        return problem_response(scope, error.status_code, str(error.detail), error.headers)
+        return problem_response(Request(scope), error.status_code, str(error.detail), error.headers)
 
     def _create_recorder(self, scope: Scope, headers: Headers) -> RequestRecorder | None:
         """Return the recorder of a request; None if its sender, a command on

@@ -75,7 +75,7 @@ def get_bearer(headers: Mapping[str, str]) -> str:
     return secret.strip() if scheme.lower() == "bearer" else ""
 
 
-def get_caller(request: Request) -> Caller:
+async def get_caller(request: Request) -> Caller:
     """Return the caller that `AccessMiddleware` found."""
     caller: Caller = request.state.caller
     return caller
@@ -90,7 +90,7 @@ class RequiredScope:
 
     scope: TokenScope
 
-    def __call__(self, caller: CurrentCaller) -> None:
+    async def __call__(self, caller: CurrentCaller) -> None:
         """Check the caller of a request."""
         check_scope(caller, self.scope)
 
@@ -98,6 +98,10 @@ class RequiredScope:
 def require_scope(scope: TokenScope) -> Any:
     """Return a dependency of a route that admits only callers with this scope."""
     return Depends(RequiredScope(scope))
+
+
+NEEDS_READ, NEEDS_WRITE, NEEDS_ADMIN = ([require_scope(scope)] for scope in TokenScope)
+"""Dependencies of a route that admits only callers with this scope."""
 
 
 def check_scope(caller: Caller, scope: TokenScope) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from config.errors import UsageError
+from workers.http.models import RequestModel
 
 WRONG_CURSOR = (
     "cursor: take it as `next` gave it, together with the same filters; or begin without one"
@@ -21,10 +22,8 @@ Row = TypeVar("Row")
 _DIGEST_BYTES = 6
 
 
-class PageQuery(BaseModel):
+class PageQuery(RequestModel):
     """Base class of the parameters of a list: its filters, and a page. Others are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     limit: int
     cursor: str = Field("", description="from `next` of the previous page")

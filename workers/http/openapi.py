@@ -16,7 +16,6 @@ from workers.http.tokens import TokenScope
 
 _REFERENCE = "#/components/schemas/{model}"
 _UNSECURED_PATHS = (*PUBLIC_PATHS, "/v1/webhooks/{host}")
-_METHODS = frozenset({"get", "post", "put", "patch", "delete"})
 
 
 def install_openapi(gateway: FastAPI) -> None:
@@ -51,8 +50,6 @@ def _build_document(gateway: FastAPI) -> dict[str, Any]:
     scopes = _get_scopes(gateway)
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            if method not in _METHODS:
-                continue
             if "$ref" in str(operation["responses"].get("422", "")):
                 del operation["responses"]["422"]
             operation["responses"]["default"] = error_response

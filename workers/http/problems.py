@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.types import Scope
 
 from config.errors import (
     MisconfiguredError,
@@ -26,6 +25,7 @@ from config.errors import (
 )
 from skills.events import describe_problems
 from workers.http.authentication import Caller
+from workers.http.models import ResponseModel
 
 log = structlog.get_logger()
 
@@ -48,17 +48,12 @@ _PROBLEM_TYPES = {
     500: ("error", "error"),
     503: ("try-again", "try again"),
 }
-_NO_ROUTE = HTTPStatus.NOT_FOUND.phrase
-"""The detail with which Starlette answers requests that match no route."""
-
 _FAILED = ("failed", "failed")
 """Of the status 422 if the request was valid, and its work failed permanently."""
 
 
-class Problem(BaseModel):
+class Problem(ResponseModel):
     """Problem details of a failed request (RFC 9457)."""
-
-    model_config = ConfigDict(frozen=True)
 
     type: str = Field(description="`urn:skillbus:problem:` and a name that does not change")
     title: str
@@ -69,14 +64,16 @@ class Problem(BaseModel):
 
 
 def problem_response(
-    scope: Scope,
+    request: Request,
     status: int,
     detail: str,
     headers: Mapping[str, str] | None = None,
+    *,
     problem_type: tuple[str, str] | None = None,
-) -> JSONResponse:
+) -> Response:
     """Return a problem as the response to a request. problem_type: name and title, by default those
     of the status."""
+    scope = request.scope
     slug, title = problem_type or _PROBLEM_TYPES.get(status, ("error", "error"))
     body = Problem(
         type=f"urn:skillbus:problem:{slug}",
@@ -94,13 +91,42 @@ def problem_response(
     return JSONResponse(body.model_dump(), status, headers=more, media_type=MEDIA_TYPE)
 
 
-def install_error_handlers(gateway: FastAPI) -> None:
-    """Answer every error of a gateway with a problem."""
-    gateway.add_exception_handler(SkillbusError, _handle_skillbus_error)
-    gateway.add_exception_handler(RequestValidationError, _handle_validation_error)
-    gateway.add_exception_handler(HTTPException, _handle_http_exception)
-    gateway.add_exception_handler(ClientDisconnect, handle_disconnect)
-    gateway.add_exception_handler(Exception, _handle_unexpected_error)
+def install_error_handlers(app: FastAPI, respond: Callable[..., Response], no_route: str) -> None:
+    """Answer every error of an application.
+
+    respond: makes the response, as `problem_response` does. no_route: detail for requests that
+    match no route.
+    """
+
+    async def handle_skillbus_error(request: Request, error: Any) -> Response:
+        detail = describe_error(error, request.state.caller)
+        status = get_http_status(error)
+        return respond(request, status, detail, problem_type=_FAILED if status == 422 else None)
+
+    async def handle_validation_error(request: Request, error: Any) -> Response:
+        return respond(request, 422, describe_problems(error.errors()))
+
+    async def handle_http_exception(request: Request, error: Any) -> Response:
+        status, detail, headers = error.status_code, str(error.detail), error.headers
+        if status == 400 and (reason := _explain_unreadable_json(error.__cause__)):
+            status, detail = 422, f"the body is not valid JSON: {reason}"
+        elif status == 405:
+            path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+            headers = allow_header(app.state.routes, path) or headers
+            detail = f"this path takes only {headers['Allow']}"
+        elif status == 404 and detail == HTTPStatus.NOT_FOUND.phrase:  # Starlette found no route
+            detail = no_route
+        return respond(request, status, detail, headers)
+
+    async def handle_unexpected_error(request: Request, error: Exception) -> Response:
+        log.error("request failed", error=repr(error))
+        return respond(request, 500, "this is a bug in skillbus; its log says more")
+
+    app.add_exception_handler(SkillbusError, handle_skillbus_error)
+    app.add_exception_handler(RequestValidationError, handle_validation_error)
+    app.add_exception_handler(HTTPException, handle_http_exception)
+    app.add_exception_handler(ClientDisconnect, handle_disconnect)
+    app.add_exception_handler(Exception, handle_unexpected_error)
 
 
 def get_http_status(error: SkillbusError) -> int:
@@ -125,29 +151,6 @@ def describe_error(error: SkillbusError, caller: Caller) -> str:
     return error.public_message if caller.name else detail
 
 
-async def _handle_skillbus_error(request: Request, error: Any) -> JSONResponse:
-    detail = describe_error(error, request.state.caller)
-    status = get_http_status(error)
-    problem_type = _FAILED if status == 422 else None
-    return problem_response(request.scope, status, detail, problem_type=problem_type)
-
-
-async def _handle_validation_error(request: Request, error: Any) -> JSONResponse:
-    return problem_response(request.scope, 422, describe_problems(error.errors()))
-
-
-async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
-    status, detail, headers = error.status_code, str(error.detail), error.headers
-    if status == 400 and (reason := _explain_unreadable_json(error.__cause__)):
-        status, detail = 422, f"the body is not valid JSON: {reason}"
-    elif status == 405:
-        headers = allow_header(request.app.state.routes, request.scope["path"]) or headers
-        detail = f"this path takes only {headers['Allow']}"
-    elif status == 404 and detail == _NO_ROUTE:
-        detail = "no endpoint has this path; /v1/openapi.json describes the API"
-    return problem_response(request.scope, status, detail, headers)
-
-
 def _explain_unreadable_json(cause: BaseException | None) -> str:
     """Return why FastAPI could not parse a body, "" for other errors than those of `json.loads`."""
     if isinstance(cause, RecursionError):
@@ -157,10 +160,10 @@ def _explain_unreadable_json(cause: BaseException | None) -> str:
     return "a number has too many digits" if isinstance(cause, ValueError) else ""
 
 
-async def handle_disconnect(request: Request, _: Exception) -> JSONResponse:
+async def handle_disconnect(request: Request, _: Exception) -> Response:
     """Return a response for the log only: its client has left while it sent the body."""
     detail = "the connection was closed before the body was complete"
-    return problem_response(request.scope, 400, detail)
+    return problem_response(request, 400, detail)
 
 
 def allow_header(routes: Iterable[APIRoute], path: str) -> dict[str, str]:
@@ -179,8 +182,3 @@ def allow_header(routes: Iterable[APIRoute], path: str) -> dict[str, str]:
     if "GET" in methods:
         methods.add("HEAD")
     return {"Allow": ", ".join(sorted(methods))} if methods else {}
-
-
-async def _handle_unexpected_error(request: Request, error: Exception) -> JSONResponse:
-    log.error("request failed", error=repr(error))
-    return problem_response(request.scope, 500, "this is a bug in skillbus; its log says more")

@@ -10,15 +10,15 @@ import anyio
 from config.tracing import untraced
 from skills.access import Reader
 from skills.events import OutcomesReported, new_event, replace_origin
-from workers.backend.protocol import EventStatus
-from workers.mcp.query_runner import ORIGIN, QueryBackend, ThreadRunner
+from workers.backend.protocol import Backend, EventStatus
+from workers.mcp.query_runner import ORIGIN, ThreadRunner
 
 _WAIT_SECONDS, _POLL_SECONDS = 5.0, 0.02
 
 
 async def report_and_wait(
     run_in_thread: ThreadRunner,
-    backend: QueryBackend,
+    backend: Backend,
     report: OutcomesReported,
     owner: str,
     reader: Reader,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -12,9 +13,9 @@ import structlog
 
 from config.errors import SkillbusError, TransientError
 from config.tracing import untraced
-from skills.access import UNRESTRICTED, Reader
-from skills.events import Event, QueryAsked
-from workers.backend.protocol import EventStatus, QueryStatus
+from skills.access import Reader
+from skills.events import QueryAsked
+from workers.backend.protocol import Backend, QueryStatus
 
 log = structlog.get_logger()
 
@@ -30,32 +31,6 @@ ProgressReporter = Callable[[int, int | None, str], Awaitable[None]]
 """Called with the number of stages started, their total once it is known, and the last stage."""
 
 
-class QueryBackend(Protocol):
-    """The part of a `Backend` that queries and reports of outcomes use."""
-
-    def submit_query(
-        self, request: QueryAsked, origin: str, owner: str = "", reader: Reader = UNRESTRICTED
-    ) -> str:
-        """Accept a query and return its id."""
-        ...
-
-    def get_query_status(self, query_id: str) -> QueryStatus:
-        """Return the current state of a query."""
-        ...
-
-    def cancel_query(self, query_id: str) -> None:
-        """Stop work on a query."""
-        ...
-
-    def accept(self, event: Event) -> str:
-        """Accept an event and return the id of its job."""
-        ...
-
-    def get_event_status(self, event_id: str) -> EventStatus:
-        """Return the current state of an event."""
-        ...
-
-
 class ThreadRunner(Protocol):
     """Runs a blocking function in a thread."""
 
@@ -65,18 +40,16 @@ class ThreadRunner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class QueryRunner:
     """Runs queries. seconds: time limit of a query."""
 
-    def __init__(
-        self, run_in_thread: ThreadRunner, seconds: float, report_progress: ProgressReporter
-    ) -> None:
-        self._run_in_thread = run_in_thread
-        self._seconds = seconds
-        self._report_progress = report_progress
+    run_in_thread: ThreadRunner
+    seconds: float
+    report_progress: ProgressReporter
 
     async def run(
-        self, backend: QueryBackend, request: QueryAsked, owner: str, reader: Reader
+        self, backend: Backend, request: QueryAsked, owner: str, reader: Reader
     ) -> QueryStatus:
         """Submit a query and return its final status; it is cancelled if the caller is.
 
@@ -86,39 +59,39 @@ class QueryRunner:
         Raises UsageError for an invalid query, TransientError if there is no answer in time.
         """
         submit = partial(backend.submit_query, request, ORIGIN, owner, reader)
-        query_id = await self._run_in_thread(submit)
+        query_id = await self.run_in_thread(submit)
         try:
             with untraced():
                 return await self._poll_until_ended(backend, query_id)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._run_in_thread(partial(_cancel_query, backend, query_id))
+                await self.run_in_thread(partial(_cancel_query, backend, query_id))
             raise
         except SkillbusError:
             with anyio.CancelScope(shield=True):
-                status = await self._run_in_thread(partial(_cancel_query, backend, query_id))
+                status = await self.run_in_thread(partial(_cancel_query, backend, query_id))
             if status is None or status.state != "done":
                 raise
             return status
 
-    async def _poll_until_ended(self, backend: QueryBackend, query_id: str) -> QueryStatus:
+    async def _poll_until_ended(self, backend: Backend, query_id: str) -> QueryStatus:
         started_at, reported = time.monotonic(), 0
-        await self._report_progress(0, None, "asked")
-        while (passed := time.monotonic() - started_at) < self._seconds:
-            status = await self._run_in_thread(partial(backend.get_query_status, query_id), True)
+        await self.report_progress(0, None, "asked")
+        while (passed := time.monotonic() - started_at) < self.seconds:
+            status = await self.run_in_thread(partial(backend.get_query_status, query_id), True)
             if status.state != "accepted":
-                await self._report_progress(reported + 1, reported + 1, _describe_end(status))
+                await self.report_progress(reported + 1, reported + 1, _describe_end(status))
                 return status
             for stage in status.stages[reported:]:
                 reported += 1
-                await self._report_progress(reported, None, stage)
+                await self.report_progress(reported, None, stage)
             await anyio.sleep(min(max(passed * _POLL_SHARE, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS))
         raise TransientError(
-            f"no answer within {self._seconds:g} s; try again, or go on without a skill"
+            f"no answer within {self.seconds:g} s; try again, or go on without a skill"
         )
 
 
-def _cancel_query(backend: QueryBackend, query_id: str) -> QueryStatus | None:
+def _cancel_query(backend: Backend, query_id: str) -> QueryStatus | None:
     """Cancel a query and return its status afterwards, None if the backend does not answer."""
     try:
         backend.cancel_query(query_id)

@@ -14,7 +14,9 @@ from pydantic import Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from typing_extensions import override
 
+from config.errors import SkillbusError
 from skills.events import describe_validation_error
+from workers.mcp.errors import explain_error
 from workers.mcp.results import MAX_BUDGET, MIN_BUDGET, Result
 
 MAX_ID_LENGTH = 2000
@@ -133,18 +135,20 @@ class _TerseJsonSchema(GenerateJsonSchema):
 
 
 class _Tool(Tool):
-    """A tool with the same error messages for invalid arguments as the other interfaces."""
+    """A tool with the same error messages as the other interfaces."""
 
     @override
     async def run(
         self, arguments: dict[str, Any], context: Any, convert_result: bool = False
     ) -> Any:
-        """Run the tool; raises ToolError for wrong arguments."""
+        """Run the tool; raises ToolError for wrong arguments and for errors of its function."""
         try:
             return await super().run(arguments, context, convert_result)
         except ToolError as error:
-            if isinstance(error.__cause__, ValidationError):
-                raise ToolError(describe_validation_error(error.__cause__)) from None
+            if isinstance(cause := error.__cause__, ValidationError):
+                raise ToolError(describe_validation_error(cause)) from None
+            if isinstance(cause, SkillbusError):
+                raise ToolError(explain_error(cause)) from cause
             raise
 
 

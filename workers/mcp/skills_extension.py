@@ -19,6 +19,7 @@ from typing_extensions import override
 from config.errors import NotFoundError, SkillbusError
 from skills.skill_uri import SCHEME
 from workers.library.served_skills import ServedSkills
+from workers.mcp.errors import explain_error
 from workers.mcp.query_runner import ThreadRunner
 from workers.mcp.requester import get_reader
 from workers.mcp.schemas import is_possible_id
@@ -31,7 +32,6 @@ from workers.mcp.skill_messages import (
     make_list_result,
     make_read_result,
 )
-from workers.mcp.tools import explain_error
 
 log = structlog.get_logger()
 
@@ -49,23 +49,6 @@ PAGE_SIZE = 50
 DIRECTORY_PAGE_SIZE = 500
 
 T = TypeVar("T")
-
-
-def list_methods() -> dict[str, Any]:
-    """Return the description and the schema of the parameters of each method, without `_meta`."""
-    listed = {}
-    for method, (params, description) in METHODS.items():
-        schema = params.model_json_schema(by_alias=True)
-        properties = {
-            name: {key: value for key, value in one.items() if key != "title"}
-            for name, one in schema["properties"].items()
-            if name != "_meta"
-        }
-        listed[method] = {
-            "description": description,
-            "params": {"properties": properties, "required": schema.get("required", [])},
-        }
-    return listed
 
 
 class SkillsExtension(Extension):

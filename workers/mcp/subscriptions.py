@@ -14,8 +14,8 @@ from mcp_types import INTERNAL_ERROR
 
 from config.errors import SkillbusError
 from workers.mcp.catalog_events import CatalogEvents
+from workers.mcp.errors import explain_error
 from workers.mcp.requester import get_reader
-from workers.mcp.tools import explain_error
 
 METHOD = "subscriptions/listen"
 

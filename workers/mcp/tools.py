@@ -12,7 +12,7 @@ import anyio
 import structlog
 from anyio import to_thread
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -22,14 +22,11 @@ from mcp_types import (
     Resource,
     TextContent,
 )
-from pydantic import ValidationError
 
 from config.errors import (
-    MisconfiguredError,
     NotFoundError,
     PermanentError,
     SkillbusError,
-    TransientError,
     UsageError,
 )
 from config.settings import Settings
@@ -43,16 +40,17 @@ from skills.events import (
     QueryAsked,
     QueryFilters,
     SkillOutcome,
-    describe_validation_error,
 )
 from skills.outcomes.model import OutcomeKind, Reporter
 from workers.audit.commands import recorded
 from workers.audit.log import AuditLog
 from workers.audit.requests import note_failure, note_object
+from workers.backend.protocol import Backend
 from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
+from workers.mcp.errors import explain_error
 from workers.mcp.outcome_reporter import report_and_wait
-from workers.mcp.query_runner import QueryBackend, QueryRunner
+from workers.mcp.query_runner import QueryRunner
 from workers.mcp.requester import get_reader, get_sender
 from workers.mcp.results import (
     FoundSkills,
@@ -92,11 +90,12 @@ _THREADS = 16
 
 T = TypeVar("T")
 
-SelectBackend = Callable[[], QueryBackend]
+SelectBackend = Callable[[], Backend]
 
 
 class SkillTools:
-    """The functions of the tools; their schemas have checked the arguments.
+    """The functions of the tools; their schemas have checked the arguments, and `create_tool`
+    explains the errors.
 
     session: used for queries that name none, "" for no session.
     """
@@ -114,7 +113,7 @@ class SkillTools:
         self._settings = settings
         self._select_backend = select_backend
         self._skill_reader = skill_reader
-        self._threads: anyio.CapacityLimiter | None = None
+        self._threads = anyio.CapacityLimiter(_THREADS)
 
     async def find_skills(
         self,
@@ -133,33 +132,26 @@ class SkillTools:
         NO_SKILL_HIT means: go on without a skill.
         """
         max_tokens = budget or self._settings.choice.budget
-        try:
-            request = QueryAsked(
-                task=task,
-                budget=max_tokens,
-                budget_form=BudgetForm.TOOL_RESULT,
-                top=top,
-                filters=QueryFilters.model_validate(filters or {}),
-                session=session or self._session,
-                resend=bool(resend),
-                obstacle=obstacle or "",
-                brief=bool(brief),
-            )
-        except ValidationError as error:
-            raise ToolError(describe_validation_error(error)) from error
+        request = QueryAsked(
+            task=task,
+            budget=max_tokens,
+            budget_form=BudgetForm.TOOL_RESULT,
+            top=top,
+            filters=QueryFilters.model_validate(filters or {}),
+            session=session or self._session,
+            resend=bool(resend),
+            obstacle=obstacle or "",
+            brief=bool(brief),
+        )
         seconds = self._settings.workers.query_seconds
         query_runner = QueryRunner(self.run_in_thread, seconds, ctx.report_progress)
-        try:
-            backend = await self.run_in_thread(self._select_backend)
-            status = await query_runner.run(backend, request, *get_sender(ctx))
-            if status.state != "done" or status.bundle is None:
-                raise ToolError(status.reason or f"the query was {status.state}")
-            bundle = Bundle.model_validate(status.bundle)
-            return _build_tool_result(
-                fit_to_budget(bundle, max_tokens, await self._find_uris(ctx, bundle))
-            )
-        except SkillbusError as error:
-            raise ToolError(explain_error(error)) from error
+        backend = await self.run_in_thread(self._select_backend)
+        status = await query_runner.run(backend, request, *get_sender(ctx))
+        if status.state != "done" or status.bundle is None:
+            raise PermanentError(status.reason or f"the query was {status.state}")
+        bundle = Bundle.model_validate(status.bundle)
+        uris = await self._find_uris(ctx, bundle)
+        return _build_tool_result(fit_to_budget(bundle, max_tokens, uris))
 
     async def _find_uris(self, ctx: Context, bundle: Bundle) -> dict[str, str]:
         """Return the URIs of the skills of a bundle; if they fail to load, the answer has none."""
@@ -176,12 +168,7 @@ class SkillTools:
     ) -> Annotated[CallToolResult, SkillText]:
         """Read lines of a skill's SKILL.md that a bundle left out, or all of it."""
         max_tokens = budget or self._settings.choice.budget
-        try:
-            return _build_tool_result(
-                await self._read_lines(ctx, skill_id, lines or "", max_tokens)
-            )
-        except SkillbusError as error:
-            raise ToolError(explain_error(error)) from error
+        return _build_tool_result(await self._read_lines(ctx, skill_id, lines or "", max_tokens))
 
     async def report_outcome(
         self,
@@ -195,31 +182,21 @@ class SkillTools:
     ) -> Annotated[CallToolResult, ReportedOutcome]:
         """Report whether a skill helped with a task, one that was sent or another, so that later
         answers improve."""
-        try:
-            report = OutcomesReported(
-                query_id=query_id,
-                outcomes=(
-                    SkillOutcome(
-                        skill_id=skill_id or "",
-                        outcome=OutcomeKind(outcome),
-                        reason=RejectionReason(reason) if reason else "",
-                        other_skill_id=other_skill_id or "",
-                        by=Reporter(by or Reporter.AGENT),
-                    ),
-                ),
-            )
-        except ValidationError as error:
-            raise ToolError(describe_validation_error(error)) from None
-        try:
-            backend = await self.run_in_thread(self._select_backend)
-            with self._record(ctx, query_id):
-                sender = get_sender(ctx)
-                status = await report_and_wait(self.run_in_thread, backend, report, *sender)
-                if status.state == "failed":
-                    kind = UsageError if status.outcome.get("usage") else PermanentError
-                    raise kind(status.reason)
-        except SkillbusError as error:
-            raise ToolError(explain_error(error)) from error
+        result = SkillOutcome(
+            skill_id=skill_id or "",
+            outcome=OutcomeKind(outcome),
+            reason=RejectionReason(reason) if reason else "",
+            other_skill_id=other_skill_id or "",
+            by=Reporter(by or Reporter.AGENT),
+        )
+        report = OutcomesReported(query_id=query_id, outcomes=(result,))
+        backend = await self.run_in_thread(self._select_backend)
+        with self._record(ctx, query_id):
+            sender = get_sender(ctx)
+            status = await report_and_wait(self.run_in_thread, backend, report, *sender)
+            if status.state == "failed":
+                kind = UsageError if status.outcome.get("usage") else PermanentError
+                raise kind(status.reason)
         stored = "stored" if status.state == "done" else "accepted, and stored soon"
         return _build_tool_result(ReportedOutcome(text=f"{outcome}: {stored}"))
 
@@ -309,21 +286,7 @@ class SkillTools:
 
     async def run_in_thread(self, function: Callable[[], T], abandon: bool = False) -> T:
         """Run a blocking function. abandon: a cancelled caller does not wait for its end."""
-        if self._threads is None:
-            self._threads = anyio.CapacityLimiter(_THREADS)
         return await to_thread.run_sync(function, abandon_on_cancel=abandon, limiter=self._threads)
-
-
-def explain_error(error: SkillbusError) -> str:
-    """Return the message about an error for a client; details for operators are only logged."""
-    message = error.public_message  # addresses and file names of the deployment are not for agents
-    if isinstance(error, MisconfiguredError):
-        log.error("a setting is wrong", reason=str(error))
-        return message
-    if message != str(error):
-        log.warning("a server failed", reason=str(error))
-    again = isinstance(error, TransientError) and "try again" not in message
-    return f"{message}; try again in a moment" if again else message
 
 
 def _check_id(skill_id: str) -> None:

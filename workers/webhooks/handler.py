@@ -14,13 +14,14 @@ from typing import Literal
 import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
+from graph.records import Source
 from skills.events import GitPush, SourceChanged, new_event
 from workers.backend.store_backend import StoreBackend
 from workers.webhooks.delivery import Delivery, DeliveryError
 from workers.webhooks.payloads import PING, Push, parse_payload
 from workers.webhooks.secrets import read_secrets
 from workers.webhooks.signatures import Verification, verify_signature
-from workers.webhooks.sources import FollowedBranch, find_followed_branches
+from workers.webhooks.sources import find_followers, follows_branch
 
 log = structlog.get_logger()
 
@@ -55,7 +56,7 @@ def handle_delivery(backend: StoreBackend, delivery: Delivery) -> Receipt:
     verification = verify_signature(delivery, secrets)
     _check_age(verification.sent_at, settings.webhooks.age_seconds, settings.webhooks.age_seconds)
     payload = parse_payload(delivery)
-    sources = find_followed_branches(
+    sources = find_followers(
         backend.graph.list_sources(), settings.webhooks, verification.sources, payload
     )
     if payload.event == PING:
@@ -67,7 +68,7 @@ def handle_delivery(backend: StoreBackend, delivery: Delivery) -> Receipt:
         raise DeliveryError(
             403, "no git source follows this repository, or the secret is for another source"
         )
-    matching = [one for one in sources if one.matches(payload)]
+    matching = [one for one in sources if follows_branch(one, payload)]
     if not matching:
         return Receipt(state="ignored", reason=f"no source follows {payload.push.ref[:200]!r}")
     return _record(backend, delivery, verification, payload.push, matching)
@@ -78,7 +79,7 @@ def _record(
     delivery: Delivery,
     verification: Verification,
     push: Push,
-    matching: list[FollowedBranch],
+    matching: list[Source],
 ) -> Receipt:
     ids, is_new = [], False
     pushed = GitPush(before=push.before, after=push.after) if push.after else None
@@ -123,7 +124,7 @@ def _check_age(sent_at: float | None, max_age_seconds: float, max_skew_seconds: 
         raise DeliveryError(401, f"sent {when}: too old, or the clocks differ")
 
 
-def _describe_followers(sources: list[FollowedBranch]) -> str:
+def _describe_followers(sources: list[Source]) -> str:
     if not sources:
         return "no git source follows this repository yet; its pushes will be refused"
     return f"followed by {', '.join(sorted(one.source_id for one in sources))}"

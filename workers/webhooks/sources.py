@@ -3,38 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from config.errors import UsageError
 from config.inbound_settings import WebhookSettings
 from graph.records import Source
 from workers.webhooks.payloads import WebhookPayload
 from workers.webhooks.repository_urls import normalise_url
-
-
-@dataclass(frozen=True, slots=True)
-class FollowedBranch:
-    """A branch of a repository that a source follows.
-
-    address: in the form of `normalise_url`. branch: "" for the default branch.
-    """
-
-    source_id: str
-    address: str
-    branch: str
-
-    def matches(self, payload: WebhookPayload) -> bool:
-        """Return whether a push is to this branch: any branch, if the default one is unknown."""
-        if payload.push is None or not payload.push.branch:
-            return False
-        expected = self.branch or payload.default_branch
-        return not expected or payload.push.branch == expected
-
-
-def get_followed_branch(source: Source) -> FollowedBranch | None:
-    """Return the branch that a source follows, None unless it is a remote repository."""
-    address = normalise_url(source.root) if source.kind == "git" else ""
-    return FollowedBranch(source.source_id, address, source.branch) if address else None
 
 
 def check_repositories(settings: WebhookSettings) -> None:
@@ -47,22 +21,31 @@ def check_repositories(settings: WebhookSettings) -> None:
             )
 
 
-def find_followed_branches(
+def find_followers(
     sources: Iterable[Source],
     settings: WebhookSettings,
     only: frozenset[str] | None,
     payload: WebhookPayload,
-) -> list[FollowedBranch]:
-    """Return the followed branches of a payload's repository that settings and secret allow.
+) -> list[Source]:
+    """Return the git sources of a payload's repository that settings and secret allow.
 
     only: ids of the sources that the secret is for; None for all.
     """
     allowed = {normalise_url(address) for address in settings.repositories}
     return [
-        one
-        for one in map(get_followed_branch, sources)
-        if one is not None
-        and one.address in payload.repositories
-        and (not allowed or one.address in allowed)
-        and (only is None or one.source_id in only)
+        source
+        for source in sources
+        if source.kind == "git"
+        and (address := normalise_url(source.root)) in payload.repositories
+        and (not allowed or address in allowed)
+        and (only is None or source.source_id in only)
     ]
+
+
+def follows_branch(source: Source, payload: WebhookPayload) -> bool:
+    """Return whether a push is to the branch of a source: any branch, if the default one is
+    unknown."""
+    if payload.push is None or not payload.push.branch:
+        return False
+    expected = source.branch or payload.default_branch
+    return not expected or payload.push.branch == expected

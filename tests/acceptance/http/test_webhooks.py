@@ -47,7 +47,7 @@ from workers.backend.embedded import EmbeddedBackend
 from workers.http.access import LOOPBACK_HOSTS, AccessRules
 from workers.http.app import create_gateway
 from workers.http.routes import webhooks
-from workers.http.routes.webhooks import webhook_routes
+from workers.http.routes.webhooks import check_webhooks
 from workers.http.tokens import TokenStore
 from workers.tracing.start import tracing
 from workers.webhooks.delivery import Delivery
@@ -450,12 +450,12 @@ def test_settings_that_cannot_work_are_said_at_the_start(tmp_path: Path) -> None
         opened(tmp_path / "home", {"gitea": (tmp_path / "none",)}) as backend,
         pytest.raises(MisconfiguredError, match=r"webhooks\.gitea"),
     ):
-        webhook_routes(backend)
+        check_webhooks(backend.settings.webhooks)
     with (
         opened(tmp_path / "home", {"repositories": ("crafts",)}) as backend,
         pytest.raises(UsageError, match=r"webhooks\.repositories: 'crafts'"),
     ):
-        webhook_routes(backend)
+        check_webhooks(backend.settings.webhooks)
 
 
 def raw(port: int, request: bytes) -> bytes:

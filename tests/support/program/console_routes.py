@@ -18,9 +18,9 @@ from workers.http.route_services import RouteServices
 
 def list_console_routes() -> list[APIRoute]:
     """All routes, with paths below `/console`; none can be called."""
-    backend = cast(Any, SimpleNamespace(settings=Settings(), journal=None))
+    backend = cast(Any, SimpleNamespace(settings=Settings(), journal=None, skills=None))
     pages = Pages(ConsoleSessions(Fernet.generate_key()))
-    console = create_console(backend, AccessRules(), pages, RouteServices.create(backend, None))
+    console = create_console(AccessRules(), pages, RouteServices.create(backend, None))
     found: list[APIRoute] = []
     for one in console.routes:
         found += [one] if isinstance(one, APIRoute) else _find_included(one)

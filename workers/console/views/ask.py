@@ -9,7 +9,7 @@ from contextlib import suppress
 from inspect import signature
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
@@ -28,13 +28,18 @@ from workers.backend.store_backend import StoreBackend
 from workers.console.annotated_text import AnnotatedLine, annotate_lines
 from workers.console.compare_bundles import BundleChange, compare_bundles, list_lines
 from workers.console.forms import SentForm, get_text, validate
-from workers.console.pages import PREFIX, Pages, build_url, get_base_url, redirect
+from workers.console.pages import PREFIX, build_url, get_base_url, redirect
+from workers.console.view import CurrentView, View
+from workers.console.views.library import find_published
 from workers.console.views.outcomes import CHOICES, describe_outcomes
-from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller, get_caller
-from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
-from workers.http.routes.queries import QueryRequest, QueryService
+from workers.http.authentication import LOCAL_USER, Caller
+from workers.http.routes.queries import (
+    QueryRequest,
+    cancel_query,
+    list_queries,
+    stream_query_events,
+)
 from workers.http.routes.revisions import describe_revisions
-from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySearch
 from workers.library.skill_data import entry_data
 from workers.mcp.tools import SkillTools
 
@@ -86,70 +91,69 @@ _STAGE_WORDS = {
 """Words for the stage at which a skill was left out, by stage of the explanation."""
 
 
-def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) -> APIRouter:
-    """Return the routes of queries."""
-    router = APIRouter()
-    library = open_library(backend)
-
-    @router.get("/ask")
-    def show_form(
-        request: Request, caller: CurrentCaller, query: Annotated[AskQuery, Query()]
-    ) -> Response:
-        return pages.render(
-            request,
-            "ask/form.html",
-            section="Ask",
-            form=_describe_form({"task": query.task, "explain_skills": [query.why]}),
-            asked=query_service.list_asked(caller),
-            **_list_options(backend, caller),
-        )
-
-    @router.post("/ask")
-    async def ask(caller: CurrentCaller, form: SentForm) -> Response:
-        compare = get_text(form, "compare")
-        before = await run_in_threadpool(_find_query, query_service, caller, compare)
-        if "task" not in form and not before:
-            raise NotFoundError("this query is no longer kept; ask it again under Ask")
-        query = _read_query(form, before)
-        if _is_look(query, before):
-            query = query.model_copy(update={"record_use": False})
-        query_id = (await query_service.accept(query, caller)).id
-        url = build_url(f"{PATH}/{query_id}", {"compare": compare})
-        return redirect(f"{url}#why" if get_text(form, "why") else url)
-
-    @router.get("/ask/{query_id}")
-    async def show_answer(
-        query_id: str,
-        request: Request,
-        caller: CurrentCaller,
-        query: Annotated[AnswerQuery, Query()],
-    ) -> Response:
-        await run_in_threadpool(query_service.get_job, query_id, caller)
-        await query_service.wait_until_ended(query_id, _WAIT_SECONDS)
-        return await run_in_threadpool(
-            _render_answer, backend, pages, query_service, library, request, query_id, query
-        )
-
-    @router.get("/ask/{query_id}/events")
-    async def stream_stages(query_id: str, caller: CurrentCaller) -> Response:
-        await run_in_threadpool(query_service.get_job, query_id, caller)
-        return query_service.stream_events(query_id, caller)
-
-    @router.post("/ask/{query_id}/cancel")
-    def cancel(query_id: str, caller: CurrentCaller, form: SentForm) -> Response:
-        del form
-        query_service.get_job(query_id, caller)
-        backend.journal.cancel_job(query_id)
-        return redirect(f"{PATH}/{query_id}")
-
-    return router
+router = APIRouter()
 
 
-def _find_query(query_service: QueryService, caller: Caller, query_id: str) -> Mapping[str, Any]:
+@router.get("/ask")
+def show_form(view: CurrentView, query: Annotated[AskQuery, Query()]) -> Response:
+    """Show the form and recent queries."""
+    return view.render(
+        "ask/form.html",
+        section="Ask",
+        form=_describe_form({"task": query.task, "explain_skills": [query.why]}),
+        asked=list_queries(view.backend, view.caller).queries,
+        **_list_options(view.backend, view.caller),
+    )
+
+
+@router.post("/ask")
+async def ask(view: CurrentView, form: SentForm) -> Response:
+    """Submit a query."""
+    compare = get_text(form, "compare")
+    before = await run_in_threadpool(_find_query, view, compare)
+    if "task" not in form and not before:
+        raise NotFoundError("this query is no longer kept; ask it again under Ask")
+    query = _read_query(form, before)
+    if _is_look(query, before):
+        query = query.model_copy(update={"record_use": False})
+    query_id = (await view.services.queries.accept(query, view.caller)).id
+    url = build_url(f"{PATH}/{query_id}", {"compare": compare})
+    return redirect(f"{url}#why" if get_text(form, "why") else url)
+
+
+@router.get("/ask/{query_id}")
+async def show_answer(
+    view: CurrentView, query_id: str, query: Annotated[AnswerQuery, Query()]
+) -> Response:
+    """Show the answer to a query, or the stages that it has reached."""
+    await run_in_threadpool(_get_job, view, query_id)
+    await view.services.queries.wait_until_ended(query_id, _WAIT_SECONDS)
+    return await run_in_threadpool(_render_answer, view, query_id, query)
+
+
+@router.get("/ask/{query_id}/events")
+async def stream_stages(view: CurrentView, query_id: str) -> Response:
+    """Stream the stages of a query."""
+    return await stream_query_events(view.services.queries, view.caller, query_id)
+
+
+@router.post("/ask/{query_id}/cancel")
+def cancel(view: CurrentView, query_id: str, form: SentForm) -> Response:
+    """Cancel a query."""
+    del form
+    cancel_query(view.backend, view.caller, query_id)
+    return redirect(f"{PATH}/{query_id}")
+
+
+def _get_job(view: View, query_id: str) -> Job:
+    return view.services.queries.get_job(query_id, view.caller)
+
+
+def _find_query(view: View, query_id: str) -> Mapping[str, Any]:
     """Return the data of a query, empty without an id or if it is no longer kept."""
     if query_id:
         with suppress(NotFoundError):
-            return query_service.get_job(query_id, caller).event.data
+            return _get_job(view, query_id).event.data
     return {}
 
 
@@ -225,17 +229,9 @@ def _list_options(backend: StoreBackend, caller: Caller) -> dict[str, Any]:
     }
 
 
-def _render_answer(
-    backend: StoreBackend,
-    pages: Pages,
-    query_service: QueryService,
-    library: LibrarySearch,
-    request: Request,
-    query_id: str,
-    query: AnswerQuery,
-) -> Response:
-    caller = get_caller(request)
-    job = query_service.get_job(query_id, caller)
+def _render_answer(view: View, query_id: str, query: AnswerQuery) -> Response:
+    backend, caller = view.backend, view.caller
+    job = _get_job(view, query_id)
     frame: dict[str, Any] = {
         "section": "Ask",
         "query_id": query_id,
@@ -245,18 +241,17 @@ def _render_answer(
     }
     if job.outcome is None:
         reached = backend.journal.list_stages(query_id)
-        return pages.render(request, "ask/waiting.html", reached=reached, **frame)
+        return view.render("ask/waiting.html", reached=reached, **frame)
     bundle = Bundle.model_validate(job.outcome)
     outcomes = describe_outcomes(backend, caller, query_id)
     trusted = backend.settings.learning.trusted_owners
-    return pages.render(
-        request,
+    return view.render(
         "ask/answer.html",
         bundle=bundle,
         candidates=_describe_candidates(bundle),
         score_parts=_list_score_parts(bundle),
         texts=_read_texts(backend, caller, bundle.skills),
-        change=_compare(query_service, caller, query.compare, bundle),
+        change=_compare(view, query.compare, bundle),
         compare=query.compare,
         reported=query.reported,
         outcomes=outcomes,
@@ -266,39 +261,33 @@ def _render_answer(
         explained_skills=(bundle.explain or {}).get("skills", []),
         stage_words=_STAGE_WORDS,
         find=query.find,
-        others=_find_others(backend, library, caller, query.find.strip()),
+        others=_find_others(view, query.find.strip()),
         choices=CHOICES,
         is_own=caller is LOCAL_USER or caller.name == job.event.owner,
-        copies=_list_copies(bundle, job, get_base_url(request)),
+        copies=_list_copies(bundle, job, get_base_url(view.request)),
         **frame,
     )
 
 
-def _find_others(
-    backend: StoreBackend, library: LibrarySearch, caller: Caller, find: str
-) -> list[dict[str, Any]]:
+def _find_others(view: View, find: str) -> list[dict[str, Any]]:
     """Return the skill with this id, else the skills with this name, else
     those with these words."""
     if not find:
         return []
-    found = backend.graph_for(caller.reader).get_entries([find])
+    found = view.backend.graph_for(view.caller.reader).get_entries([find])
     if found and found[0].state is SkillState.PUBLISHED:
-        standing = backend.skills.get_policy().judge_one(found[0])
-        return [entry_data(found[0], standing, include_withheld=caller.is_admin)]
-    words = find[:MAX_TEXT_CHARACTERS]
-    query = LibraryQuery(q=words, state=SkillState.PUBLISHED, limit=_MAX_OTHERS)
-    skills: list[dict[str, Any]] = find_in_library(backend, library, caller, query)["skills"]
+        standing = view.backend.skills.get_policy().judge_one(found[0])
+        return [entry_data(found[0], standing, include_withheld=view.caller.is_admin)]
+    skills = find_published(view, find, _MAX_OTHERS)
     return [one for one in skills if one["name"] == find] or skills
 
 
-def _compare(
-    query_service: QueryService, caller: Caller, compare: str, bundle: Bundle
-) -> BundleChange | None:
+def _compare(view: View, compare: str, bundle: Bundle) -> BundleChange | None:
     """Return the difference from an earlier answer, None without one or if it is no longer kept."""
     if not compare:
         return None
     with suppress(NotFoundError):
-        before = query_service.get_job(compare, caller).outcome
+        before = _get_job(view, compare).outcome
         if before is not None:
             return compare_bundles(Bundle.model_validate(before), bundle)
     return None

@@ -6,26 +6,27 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from config.errors import UsageError
 from graph.neighbourhood import MAX_SKILLS
-from graph.records import LinkType, SkillState
+from graph.records import LinkType
 from workers.backend.store_backend import StoreBackend
 from workers.console.graph.picture import draw_graph, name_skills
 from workers.console.links import merge_links
-from workers.console.pages import PREFIX, Pages, build_url
-from workers.http.authentication import Caller, CurrentCaller
+from workers.console.pages import PREFIX, build_url
+from workers.console.view import CurrentView, PageParameters
+from workers.console.views.library import find_published
+from workers.http.authentication import Caller
 from workers.http.routes.library.graph import (
     MAX_DEPTH,
     NeighbourhoodQuery,
-    describe_query_neighbourhood,
-    describe_query_walk,
+    WalkQuery,
     describe_skill_neighbourhood,
+    get_query_neighbourhood,
+    get_query_walk,
 )
-from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
-from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySearch
 
 PATH = f"{PREFIX}/graph"
 LIMITS = (30, 60, 120, MAX_SKILLS)
@@ -34,14 +35,14 @@ DEFAULT_LIMIT, WALK_LIMIT = 60, 40
 _MAX_FOUND = 20
 
 
-class GraphPageQuery(BaseModel):
+class GraphPageQuery(PageParameters):
     """Parameters of the page.
 
     It shows the neighbourhood of `skill`; or of the answer to `query`, or the answer's walk after
     `move` moves; or, without both, the skills with the words `find`.
     """
 
-    model_config = ConfigDict(frozen=True)
+    path = PATH
 
     find: str = ""
     skill: str = ""
@@ -49,7 +50,7 @@ class GraphPageQuery(BaseModel):
     show: str = ""
     move: Annotated[int, Query(ge=0, le=10_000)] = 0
     depth: Annotated[int, Query(ge=1, le=MAX_DEPTH)] = 1
-    type: list[LinkType] = []
+    type: list[LinkType] = Field([])
     limit: Annotated[int | None, Query(ge=1, le=MAX_SKILLS)] = None
 
     @property
@@ -62,69 +63,44 @@ class GraphPageQuery(BaseModel):
         """Maximum number of skills on the page."""
         return self.limit or (WALK_LIMIT if self.is_walk else DEFAULT_LIMIT)
 
-    def url(self, **changes: object) -> str:
-        """Return the URL of the page with changes; default values are left out."""
-        chosen = self.model_dump(mode="json", exclude_defaults=True) | changes
-        return build_url(PATH, chosen)
-
     def to_neighbourhood_query(self) -> NeighbourhoodQuery:
         """Return the query of the HTTP API."""
         return NeighbourhoodQuery(depth=self.depth, type=self.type, limit=self.most)
 
 
-def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
-    """Return the routes of the graph."""
-    router = APIRouter()
-    library = open_library(backend)
+router = APIRouter()
 
-    @router.get("/graph")
-    def show_graph(
-        request: Request, caller: CurrentCaller, query: Annotated[GraphPageQuery, Query()]
-    ) -> Response:
-        if not (query.skill or query.query):
-            skills = _find_skills(backend, library, caller, query.find)
-            return pages.render(
-                request, "graph/start.html", section="Graph", query=query, skills=skills
-            )
-        found = _describe(backend, caller, query)
-        links = _list_links(found)
-        move = min(query.move, found["moves"]) if query.is_walk else 0
-        return pages.render(
-            request,
-            "graph/walk.html" if query.is_walk else "graph/neighbourhood.html",
-            section="Graph",
-            query=query,
-            found=found,
-            names=name_skills(found["skills"]),
-            links=links,
-            picture=draw_graph(found["skills"], links),
-            types=[kind.value for kind in LinkType],
-            limits=LIMITS,
-            max_skills=MAX_SKILLS,
-            default_limit=WALK_LIMIT,
-            depths=range(1, MAX_DEPTH + 1),
-            move=move,
-            graph_url=_graph_url,
-        )
 
-    return router
+@router.get("/graph")
+def show_graph(view: CurrentView, query: Annotated[GraphPageQuery, Query()]) -> Response:
+    """Show a part of the graph, or the search for a skill to start at."""
+    if not (query.skill or query.query):
+        skills = find_published(view, query.find, _MAX_FOUND)
+        return view.render("graph/start.html", section="Graph", query=query, skills=skills)
+    found = _describe(view.backend, view.caller, query)
+    links = _list_links(found)
+    move = min(query.move, found["moves"]) if query.is_walk else 0
+    return view.render(
+        "graph/walk.html" if query.is_walk else "graph/neighbourhood.html",
+        section="Graph",
+        query=query,
+        found=found,
+        names=name_skills(found["skills"]),
+        links=links,
+        picture=draw_graph(found["skills"], links),
+        types=[kind.value for kind in LinkType],
+        limits=LIMITS,
+        max_skills=MAX_SKILLS,
+        default_limit=WALK_LIMIT,
+        depths=range(1, MAX_DEPTH + 1),
+        move=move,
+        graph_url=_graph_url,
+    )
 
 
 @lru_cache(maxsize=4_096)
 def _graph_url(skill_id: str) -> str:
     return build_url(PATH, {"skill": skill_id})
-
-
-def _find_skills(
-    backend: StoreBackend, library: LibrarySearch, caller: Caller, words: str
-) -> list[dict[str, Any]]:
-    """Return the published skills that have some of the words, best first."""
-    if not words.strip():
-        return []
-    words = words[:MAX_TEXT_CHARACTERS]
-    query = LibraryQuery(q=words, state=SkillState.PUBLISHED, limit=_MAX_FOUND)
-    skills: list[dict[str, Any]] = find_in_library(backend, library, caller, query)["skills"]
-    return skills
 
 
 def _describe(backend: StoreBackend, caller: Caller, query: GraphPageQuery) -> dict[str, Any]:
@@ -135,10 +111,8 @@ def _describe(backend: StoreBackend, caller: Caller, query: GraphPageQuery) -> d
         asked = query.to_neighbourhood_query()
         return describe_skill_neighbourhood(backend, caller, query.skill, asked)
     if query.is_walk:
-        return describe_query_walk(backend, caller, query.query, query.most)
-    return describe_query_neighbourhood(
-        backend, caller, query.query, query.to_neighbourhood_query()
-    )
+        return get_query_walk(backend, caller, query.query, WalkQuery(limit=query.most))
+    return get_query_neighbourhood(backend, caller, query.query, query.to_neighbourhood_query())
 
 
 def _list_links(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from config.errors import NotFoundError, UsageError
 from skills.bundle.rejection import RejectionReason
@@ -15,9 +15,9 @@ from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.forms import SentForm, get_text, validate
 from workers.console.pages import PREFIX, build_url, redirect
-from workers.http.authentication import Caller, CurrentCaller
-from workers.http.idempotency import record_job
-from workers.http.routes.outcomes import OutcomeReport, list_stored_outcomes, prepare_report
+from workers.console.view import CurrentView
+from workers.http.authentication import Caller
+from workers.http.routes.outcomes import OutcomeReport, list_outcomes, report_outcomes
 
 _OF_THE_TASK = [
     one
@@ -35,20 +35,18 @@ CHOICES = {
 """Choices of the form: value and words."""
 
 
-def outcome_views(backend: StoreBackend) -> APIRouter:
-    """Return the routes of outcomes."""
-    router = APIRouter()
+router = APIRouter()
 
-    @router.post("/actions/outcomes/report")
-    def report_outcome(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        query_id, choice = get_text(form, "query_id"), get_text(form, "outcome")
-        note_object(request, query_id)
-        report = _read_report(get_text(form, "skill_id"), choice)
-        _check_skill(backend, caller, report)
-        record_job(backend, caller, prepare_report(backend, caller, query_id, report), None)
-        return redirect(f"{build_url(f'{PREFIX}/ask/{query_id}', {'reported': 1})}#outcomes")
 
-    return router
+@router.post("/actions/outcomes/report")
+def report_outcome(view: CurrentView, form: SentForm) -> Response:
+    """Report an outcome."""
+    query_id, choice = get_text(form, "query_id"), get_text(form, "outcome")
+    note_object(view.request, query_id)
+    report = _read_report(get_text(form, "skill_id"), choice)
+    _check_skill(view.backend, view.caller, report)
+    report_outcomes(view.backend, view.caller, query_id, report, Response())
+    return redirect(f"{build_url(f'{PREFIX}/ask/{query_id}', {'reported': 1})}#outcomes")
 
 
 def _read_report(skill_id: str, choice: str) -> OutcomeReport:
@@ -78,5 +76,5 @@ def _check_skill(backend: StoreBackend, caller: Caller, report: OutcomeReport) -
 def describe_outcomes(backend: StoreBackend, caller: Caller, query_id: str) -> list[dict[str, Any]]:
     """Return the stored outcomes of an answer; none until the answer is recorded."""
     with suppress(NotFoundError):
-        return list_stored_outcomes(backend, caller, query_id)
+        return list_outcomes(backend, caller, query_id).outcomes
     return []

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
 from config.errors import UsageError
 from workers.audit.requests import note_object
-from workers.backend.store_backend import StoreBackend
 from workers.console.charts import LineChart, plot_over_numbers
 from workers.console.forms import SentForm, get_text
-from workers.console.pages import PREFIX, Pages, build_url, find_cursor, redirect
-from workers.http.authentication import CurrentCaller, check_scope
-from workers.http.routes.outcomes import forget_outcomes
+from workers.console.pages import PREFIX, build_url, find_cursor, redirect
+from workers.console.view import CurrentView
+from workers.http.routes.outcomes import withdraw_outcomes
+from workers.http.routes.quality import routes as quality
 from workers.http.routes.quality.models import EvaluationData, EvaluationDetails, QualityPage
-from workers.http.routes.quality.service import QualityService
 from workers.http.tokens import TokenScope
 
 PATH = f"{PREFIX}/quality"
@@ -39,94 +38,91 @@ class CursorQuery(BaseModel):
         return QualityPage(limit=_PROMPTS, cursor=self.cursor)
 
 
-def quality_views(backend: StoreBackend, pages: Pages, service: QualityService) -> APIRouter:
-    """Return the routes of evaluations and labelled prompts."""
-    router = APIRouter()
+router = APIRouter()
 
-    @router.get("/quality")
-    def show_runs(request: Request, caller: CurrentCaller) -> Response:
-        refusal = ""
-        runs: list[EvaluationData] = []
-        try:
-            runs = service.list_evaluations(caller).evaluations
-        except HTTPException as error:  # readers of some sources still see their labelled prompts
-            refusal = str(error.detail)
-        before, after = _choose_pair(runs)
-        return pages.render(
-            request,
-            "quality/runs.html",
-            section="Quality",
-            tab="runs",
-            runs=runs,
-            refusal=refusal,
-            before=before,
-            after=after,
-        )
 
-    @router.get("/quality/labels")
-    def show_labels(
-        request: Request, caller: CurrentCaller, query: Annotated[CursorQuery, Query()]
-    ) -> Response:
-        found = service.list_labelled(caller, query.to_page_query())
-        return pages.render(
-            request,
-            "quality/labels.html",
-            section="Quality",
-            tab="labels",
-            found=found,
-            query=query,
-            next_url=_find_next(f"{PATH}/labels", found.next),
-        )
+@router.get("/quality")
+def show_runs(view: CurrentView) -> Response:
+    """Show the kept runs."""
+    refusal = ""
+    runs: list[EvaluationData] = []
+    try:
+        runs = quality.list_evaluations(view.backend, view.caller).evaluations
+    except HTTPException as error:  # readers of some sources still see their labelled prompts
+        refusal = str(error.detail)
+    before, after = _choose_pair(runs)
+    return view.render(
+        "quality/runs.html",
+        section="Quality",
+        tab="runs",
+        runs=runs,
+        refusal=refusal,
+        before=before,
+        after=after,
+    )
 
-    @router.get("/quality/compare")
-    def show_changes(
-        request: Request, caller: CurrentCaller, before: str = "", after: str = ""
-    ) -> Response:
-        if not before or not after or before == after:
-            raise UsageError("choose two different runs, one as before and one as after")
-        found = service.compare(caller, before, after)
-        return pages.render(
-            request, "quality/compare.html", section="Quality", tab="runs", found=found
-        )
 
-    @router.get("/quality/runs/{evaluation_id}")
-    def show_run(
-        evaluation_id: str,
-        request: Request,
-        caller: CurrentCaller,
-        query: Annotated[CursorQuery, Query()],
-    ) -> Response:
-        run = service.show_evaluation(caller, evaluation_id, query.to_page_query())
-        path = f"{PATH}/runs/{run.evaluation_id}"
-        return pages.render(
-            request,
-            "quality/run.html",
-            section="Quality",
-            tab="runs",
-            run=run,
-            query=query,
-            path=path,
-            reliability=_plot_reliability(run),
-            recall=_plot_recall(run),
-            next_url=_find_next(path, run.next),
-        )
+@router.get("/quality/labels")
+def show_labels(view: CurrentView, query: Annotated[CursorQuery, Query()]) -> Response:
+    """Show labelled prompts."""
+    labelled, asked = view.services.labelled, query.to_page_query()
+    found = quality.list_labelled_prompts(view.backend, labelled, view.caller, asked)
+    return view.render(
+        "quality/labels.html",
+        section="Quality",
+        tab="labels",
+        found=found,
+        query=query,
+        next_url=_find_next(f"{PATH}/labels", found.next),
+    )
 
-    @router.post("/actions/outcomes/withdraw")
-    def withdraw_outcomes(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        query_id = get_text(form, "query_id")
-        note_object(request, query_id)
-        forget_outcomes(backend, caller, query_id)
-        return redirect(build_url(f"{PATH}/labels", {"withdrawn": 1}))
 
-    @router.post("/actions/evaluations/remove")
-    def remove_run(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        evaluation_id = get_text(form, "evaluation_id")
-        note_object(request, evaluation_id)
-        check_scope(caller, TokenScope.ADMIN)
-        service.remove(evaluation_id)
-        return redirect(PATH)
+@router.get("/quality/compare")
+def show_changes(view: CurrentView, before: str = "", after: str = "") -> Response:
+    """Show the differences between two runs."""
+    if not before or not after or before == after:
+        raise UsageError("choose two different runs, one as before and one as after")
+    found = quality.compare_evaluations(view.backend, view.caller, after, before)
+    return view.render("quality/compare.html", section="Quality", tab="runs", found=found)
 
-    return router
+
+@router.get("/quality/runs/{evaluation_id}")
+def show_run(
+    view: CurrentView, evaluation_id: str, query: Annotated[CursorQuery, Query()]
+) -> Response:
+    """Show a run."""
+    asked = query.to_page_query()
+    run = quality.show_evaluation(view.backend, view.caller, evaluation_id, asked)
+    path = f"{PATH}/runs/{run.evaluation_id}"
+    return view.render(
+        "quality/run.html",
+        section="Quality",
+        tab="runs",
+        run=run,
+        query=query,
+        path=path,
+        reliability=_plot_reliability(run),
+        recall=_plot_recall(run),
+        next_url=_find_next(path, run.next),
+    )
+
+
+@router.post("/actions/outcomes/withdraw")
+def withdraw(view: CurrentView, form: SentForm) -> Response:
+    """Withdraw the outcomes of a query."""
+    query_id = get_text(form, "query_id")
+    note_object(view.request, query_id)
+    withdraw_outcomes(view.backend, view.caller, query_id)
+    return redirect(build_url(f"{PATH}/labels", {"withdrawn": 1}))
+
+
+@router.post("/actions/evaluations/remove")
+def remove_run(view: CurrentView, form: SentForm) -> Response:
+    """Delete a run."""
+    evaluation_id = get_text(form, "evaluation_id")
+    view.admit_change(TokenScope.ADMIN, evaluation_id)
+    view.backend.evaluation_store().remove(evaluation_id)
+    return redirect(PATH)
 
 
 def _choose_pair(runs: Sequence[EvaluationData]) -> tuple[str, str]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from starlette.datastructures import FormData
 
 from config.errors import UsageError
-from workers.audit.requests import note_object
 from workers.console.forms import SentForm, get_text, validate
-from workers.console.pages import PREFIX, Pages, redirect
-from workers.http.authentication import CurrentCaller, check_scope
+from workers.console.pages import PREFIX, redirect
+from workers.console.view import CurrentView, View
+from workers.http.authentication import NEEDS_ADMIN
 from workers.http.problems import describe_error
-from workers.http.routes.operations.settings import SettingData, SettingsService
-from workers.http.routes.operations.tokens import NewToken, TokenService, describe_new
+from workers.http.routes.operations.settings import SettingData, list_checks, list_settings
+from workers.http.routes.operations.tokens import NewToken, add_token, list_tokens
 from workers.http.tokens import TokenScope
 
 PATH = f"{PREFIX}/settings"
@@ -55,65 +55,60 @@ class NewTokenForm:
         return validate(NewToken, values)
 
 
-def settings_views(
-    pages: Pages, settings_service: SettingsService, token_service: TokenService
-) -> APIRouter:
-    """Return the routes of settings and tokens."""
-    router = APIRouter()
+router = APIRouter()
 
-    def render_settings(request: Request, given: NewTokenForm, problem: str = "") -> Response:
-        found = settings_service.list_settings()
-        groups: dict[str, list[SettingData]] = defaultdict(list)
-        for one in found.settings:
-            group, _, _ = one.name.rpartition(".")
-            groups[group].append(one)
-        return pages.render(
-            request,
-            "settings/settings.html",
-            400 if problem else 200,
-            section="Settings",
-            checks=settings_service.list_checks(),
-            tokens=token_service.list_tokens(),
-            scopes=[scope.name.lower() for scope in TokenScope],
-            lifetimes=LIFETIMES,
-            found=found,
-            changed=[one for one in found.settings if one.origin != "default" or one.is_changed],
-            groups=groups,
-            given=given,
-            problem=problem,
-        )
 
-    @router.get("/settings")
-    def show_settings(request: Request, caller: CurrentCaller) -> Response:
-        check_scope(caller, TokenScope.ADMIN)
-        return render_settings(request, NewTokenForm())
+def _render_settings(view: View, given: NewTokenForm, problem: str = "") -> Response:
+    found = list_settings(view.backend)
+    groups: dict[str, list[SettingData]] = defaultdict(list)
+    for one in found.settings:
+        group, _, _ = one.name.rpartition(".")
+        groups[group].append(one)
+    return view.render(
+        "settings/settings.html",
+        400 if problem else 200,
+        section="Settings",
+        checks=list_checks(view.services.checks),
+        tokens=list_tokens(view.services.tokens).tokens,
+        scopes=[scope.name.lower() for scope in TokenScope],
+        lifetimes=LIFETIMES,
+        found=found,
+        changed=[one for one in found.settings if one.origin != "default" or one.is_changed],
+        groups=groups,
+        given=given,
+        problem=problem,
+    )
 
-    @router.post("/actions/tokens/add")
-    def add_token(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        given = NewTokenForm.of(form)
-        note_object(request, given.name)
-        check_scope(caller, TokenScope.ADMIN)
-        try:
-            new = given.to_new_token()
-            note_object(request, describe_new(new))
-            added = token_service.add(new)
-        except UsageError as error:
-            return render_settings(request, given, describe_error(error, caller))
-        return pages.render(
-            request,
-            "settings/added.html",
-            section="Settings",
-            added=added,
-            scope=new.scope,
-            lifetime=LIFETIMES[given.days] if given.days else "",
-        )
 
-    @router.post("/actions/tokens/revoke")
-    def revoke_token(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        name = get_text(form, "name")
-        note_object(request, name)
-        check_scope(caller, TokenScope.ADMIN)
-        token_service.revoke(name)
-        return redirect(f"{PATH}#tokens")
+@router.get("/settings", dependencies=NEEDS_ADMIN)
+def show_settings(view: CurrentView) -> Response:
+    """Show checks, tokens and settings."""
+    return _render_settings(view, NewTokenForm())
 
-    return router
+
+@router.post("/actions/tokens/add")
+def add(view: CurrentView, form: SentForm) -> Response:
+    """Add a token and show its secret; show a form with an error again."""
+    given = NewTokenForm.of(form)
+    view.admit_change(TokenScope.ADMIN, given.name)
+    try:
+        new = given.to_new_token()
+        added = add_token(view.services.tokens, new, view.request)
+    except UsageError as error:
+        return _render_settings(view, given, describe_error(error, view.caller))
+    return view.render(
+        "settings/added.html",
+        section="Settings",
+        added=added,
+        scope=new.scope,
+        lifetime=LIFETIMES[given.days] if given.days else "",
+    )
+
+
+@router.post("/actions/tokens/revoke")
+def revoke(view: CurrentView, form: SentForm) -> Response:
+    """Revoke a token."""
+    name = get_text(form, "name")
+    view.admit_change(TokenScope.ADMIN, name)
+    view.services.tokens.revoke(name)
+    return redirect(f"{PATH}#tokens")

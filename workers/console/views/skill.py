@@ -6,32 +6,31 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict
+from starlette.datastructures import FormData
 
 from config.errors import UsageError
-from graph.records import LinkType, link_key
-from workers.audit.requests import note_object
-from workers.backend.store_backend import StoreBackend
+from graph.records import LinkKey, LinkType, link_key
 from workers.console.annotated_text import ROLE_LABELS, annotate_lines, list_pages
 from workers.console.difference import describe_change
 from workers.console.findings import group_by_rule
-from workers.console.forms import SentForm, get_text
+from workers.console.forms import SentForm, get_text, validate
 from workers.console.links import merge_links
-from workers.console.pages import PREFIX, Pages, redirect
+from workers.console.pages import PREFIX, redirect
 from workers.console.text_display import skill_path
+from workers.console.view import CurrentView, View
 from workers.console.views.use import RANGES, plot_days
-from workers.http.authentication import Caller, CurrentCaller, check_scope
-from workers.http.idempotency import record_job
-from workers.http.routes.pins import pin_published, take_pin_back
+from workers.http.authentication import Caller
+from workers.http.routes.pins import NewPin, pin_skill, unpin_skill
 from workers.http.routes.revisions import (
     Seq,
     compare_two,
     describe_revision,
     list_revision_rows,
 )
-from workers.http.routes.skills import describe_skill, prepare_removal
-from workers.http.routes.usage import OutcomesQuery, UsageQuery, UsageService
+from workers.http.routes.skills import describe_skill, remove_skill
+from workers.http.routes.usage import OutcomesQuery, UsageQuery, get_usage, list_outcomes
 from workers.http.tokens import TokenScope
 from workers.library.reasons import MAX_REASON_CHARACTERS
 
@@ -73,104 +72,95 @@ class SkillQuery(BaseModel):
     days: int = 90
 
 
-def skill_views(backend: StoreBackend, pages: Pages, usage_service: UsageService) -> APIRouter:
-    """Return the routes of a skill."""
-    router = APIRouter()
-
-    @router.get("/skills/{skill_id:path}")
-    def show_skill(
-        skill_id: str,
-        request: Request,
-        caller: CurrentCaller,
-        query: Annotated[SkillQuery, Query()],
-    ) -> Response:
-        skill = _OPTIONAL | describe_skill(backend, caller, skill_id)
-        tab = query.tab if query.tab in TABS else "text"
-        shown = (
-            _use_tab(usage_service, caller, skill_id, query.days)
-            if tab == "use"
-            else _describe_tab(backend, caller, skill, tab, query)
-        )
-        pins = backend.revisions_for(caller.reader).describe_pins([skill_id])
-        return pages.render(
-            request,
-            f"skill/{tab}.html",
-            section="Library",
-            skill=skill,
-            tab=tab,
-            tabs=TABS,
-            counts=_count_tabs(skill),
-            pin=pins[0] if pins else None,
-            may_change=_may_change(caller, skill["source_id"]),
-            **shown,
-        )
-
-    @router.post("/actions/skills/remove")
-    def remove_skill(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        skill_id = get_text(form, "skill_id")
-        note_object(request, skill_id)
-        check_scope(caller, TokenScope.WRITE)
-        event = record_job(backend, caller, prepare_removal(backend, caller, skill_id), None)
-        return redirect(f"{PREFIX}/work/events/{event.id}")
-
-    @router.post("/actions/pins/add")
-    def pin_skill(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        skill_id, reason = get_text(form, "skill_id"), get_text(form, "reason")
-        note_object(request, skill_id)
-        check_scope(caller, TokenScope.WRITE)
-        pin_published(backend, caller, skill_id, None, reason)
-        return redirect(skill_path(skill_id))
-
-    @router.post("/actions/pins/remove")
-    def unpin_skill(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        skill_id = get_text(form, "skill_id")
-        note_object(request, skill_id)
-        check_scope(caller, TokenScope.WRITE)
-        take_pin_back(backend, caller, skill_id)
-        return redirect(skill_path(skill_id))
-
-    @router.post("/actions/links/dismiss")
-    def dismiss_link(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        return _change_link(backend, request, caller, form, dismiss=True)
-
-    @router.post("/actions/links/restore")
-    def restore_link(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        return _change_link(backend, request, caller, form, dismiss=False)
-
-    return router
+router = APIRouter()
 
 
-def _describe_tab(
-    backend: StoreBackend, caller: Caller, skill: dict[str, Any], tab: str, query: SkillQuery
-) -> dict[str, Any]:
+@router.get("/skills/{skill_id:path}")
+def show_skill(view: CurrentView, skill_id: str, query: Annotated[SkillQuery, Query()]) -> Response:
+    """Show a tab of a skill."""
+    skill = _OPTIONAL | describe_skill(view.backend, view.caller, skill_id)
+    tab = query.tab if query.tab in TABS else "text"
+    pins = view.backend.revisions_for(view.caller.reader).describe_pins([skill_id])
+    return view.render(
+        f"skill/{tab}.html",
+        section="Library",
+        skill=skill,
+        tab=tab,
+        tabs=TABS,
+        counts=_count_tabs(skill),
+        pin=pins[0] if pins else None,
+        may_change=_may_change(view.caller, skill["source_id"]),
+        **_describe_tab(view, skill, tab, query),
+    )
+
+
+@router.post("/actions/skills/remove")
+def remove(view: CurrentView, form: SentForm) -> Response:
+    """Remove a skill."""
+    skill_id = get_text(form, "skill_id")
+    view.admit_change(TokenScope.WRITE, skill_id)
+    event = remove_skill(view.backend, view.caller, skill_id, Response())
+    return redirect(f"{PREFIX}/work/events/{event.id}")
+
+
+@router.post("/actions/pins/add")
+def pin(view: CurrentView, form: SentForm) -> Response:
+    """Pin the published revision of a skill."""
+    skill_id = get_text(form, "skill_id")
+    view.admit_change(TokenScope.WRITE, skill_id)
+    new = validate(NewPin, {"skill_id": skill_id, "reason": get_text(form, "reason")})
+    pin_skill(view.backend, view.caller, new, view.request)
+    return redirect(skill_path(skill_id))
+
+
+@router.post("/actions/pins/remove")
+def unpin(view: CurrentView, form: SentForm) -> Response:
+    """Take a pin back."""
+    skill_id = get_text(form, "skill_id")
+    view.admit_change(TokenScope.WRITE, skill_id)
+    unpin_skill(view.backend, view.caller, skill_id)
+    return redirect(skill_path(skill_id))
+
+
+@router.post("/actions/links/dismiss")
+def dismiss_link(view: CurrentView, form: SentForm) -> Response:
+    """Dismiss a link."""
+    key = _admit_link_change(view, form)
+    view.backend.dismiss_link(key, get_text(form, "reason", MAX_REASON_CHARACTERS))
+    return redirect(f"{skill_path(get_text(form, 'skill_id'))}?tab=links")
+
+
+@router.post("/actions/links/restore")
+def restore_link(view: CurrentView, form: SentForm) -> Response:
+    """Take the dismissal of a link back."""
+    view.backend.restore_link(_admit_link_change(view, form))
+    return redirect(f"{skill_path(get_text(form, 'skill_id'))}?tab=links")
+
+
+def _admit_link_change(view: View, form: FormData) -> LinkKey:
+    """Return the link of a form; raises HTTPException (403), UsageError."""
+    source, target, kind = (get_text(form, name) for name in ("source", "target", "type"))
+    view.admit_change(TokenScope.ADMIN, f"{source} {target} {kind}")
+    if kind not in list(LinkType):
+        raise UsageError(f"type: there is no {kind!r}; use the buttons of the page")
+    return link_key(source, target, LinkType(kind))
+
+
+def _describe_tab(view: View, skill: dict[str, Any], tab: str, query: SkillQuery) -> dict[str, Any]:
     """Return the values that a tab shows in addition to the skill."""
     if tab == "text":
-        return _text_tab(backend, caller, skill, query)
+        return _text_tab(view, skill, query)
     if tab == "record":
         return {"fields": _list_fields(skill)}
     if tab == "findings":
-        return {"groups": group_by_rule(skill, backend.settings.policy.highest_level)}
+        return {"groups": group_by_rule(skill, view.backend.settings.policy.highest_level)}
     if tab == "links":
         return _links_tab(skill)
+    if tab == "use":
+        return _use_tab(view, skill["skill_id"], query.days)
     if tab == "revisions":
-        return _revisions_tab(backend, caller, skill, query)
+        return _revisions_tab(view, skill, query)
     return {}
-
-
-def _change_link(
-    backend: StoreBackend, request: Request, caller: Caller, form: SentForm, *, dismiss: bool
-) -> Response:
-    source, target, kind = (get_text(form, name) for name in ("source", "target", "type"))
-    note_object(request, f"{source} {target} {kind}")
-    check_scope(caller, TokenScope.ADMIN)
-    if kind not in list(LinkType):
-        raise UsageError(f"type: there is no {kind!r}; use the buttons of the page")
-    key = link_key(source, target, LinkType(kind))
-    if dismiss:
-        backend.dismiss_link(key, get_text(form, "reason", MAX_REASON_CHARACTERS))
-    else:
-        backend.restore_link(key)
-    return redirect(f"{skill_path(get_text(form, 'skill_id'))}?tab=links")
 
 
 def _may_change(caller: Caller, source_id: str) -> bool:
@@ -192,15 +182,13 @@ def _count_tabs(skill: Mapping[str, Any]) -> dict[str, int | str]:
     }
 
 
-def _text_tab(
-    backend: StoreBackend, caller: Caller, skill: dict[str, Any], query: SkillQuery
-) -> dict[str, Any]:
+def _text_tab(view: View, skill: dict[str, Any], query: SkillQuery) -> dict[str, Any]:
     """Return the text of the published revision with roles, or of another revision without."""
     is_published = query.seq is None or query.seq == skill["seq"]
     if skill["seq"] is None and query.seq is None:
         return {"revision": None}
     seq = query.seq or skill["seq"]
-    revision = describe_revision(backend, caller, skill["skill_id"], seq)
+    revision = describe_revision(view.backend, view.caller, skill["skill_id"], seq)
     text = revision.get("text")
     if text is None:
         return {"revision": revision, "lines": [], "pages": [], "roles": [], "line": 1}
@@ -246,29 +234,24 @@ def _links_tab(skill: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _use_tab(
-    usage_service: UsageService, caller: Caller, skill_id: str, days: int
-) -> dict[str, Any]:
+def _use_tab(view: View, skill_id: str, days: int) -> dict[str, Any]:
     """Return counts of the skill's use over the days, and its reported outcomes, newest first."""
     if days not in RANGES:
         raise UsageError(f"days: choose one of {', '.join(map(str, RANGES))}")
-    usage = usage_service.summarise(caller, UsageQuery(days=days, skill=skill_id))
-    reported = usage_service.list_outcomes(
-        caller, OutcomesQuery(skill=skill_id, days=days, limit=_MAX_REPORTED)
-    )
+    context = view.services.usage, view.caller
+    usage = get_usage(*context, UsageQuery(days=days, skill=skill_id)).model_dump()
+    asked = OutcomesQuery(skill=skill_id, days=days, limit=_MAX_REPORTED)
     return {
         "days": days,
         "ranges": RANGES,
-        "usage": usage.model_dump(),
-        "chart": plot_days(usage.model_dump(), "Use over time", _USE_COUNTERS, "a day"),
-        "reported": reported.model_dump(),
+        "usage": usage,
+        "chart": plot_days(usage, "Use over time", _USE_COUNTERS, "a day"),
+        "reported": list_outcomes(*context, asked).model_dump(),
     }
 
 
-def _revisions_tab(
-    backend: StoreBackend, caller: Caller, skill: Mapping[str, Any], query: SkillQuery
-) -> dict[str, Any]:
-    skill_id = skill["skill_id"]
+def _revisions_tab(view: View, skill: Mapping[str, Any], query: SkillQuery) -> dict[str, Any]:
+    backend, caller, skill_id = view.backend, view.caller, skill["skill_id"]
     rows = list_revision_rows(backend, caller, skill_id)
     change = None
     if len(rows) > 1 and (query.before or query.after):

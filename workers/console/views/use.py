@@ -6,20 +6,24 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from config.errors import UsageError
 from workers.console.charts import LineChart, plot_over_time
 from workers.console.forms import validate
-from workers.console.pages import PREFIX, Pages, build_url, find_cursor
-from workers.http.authentication import Caller, CurrentCaller
+from workers.console.pages import PREFIX
+from workers.console.view import CurrentView, PageParameters, View
 from workers.http.routes.usage import (
     AnsweredQueriesQuery,
     UsagePage,
     UsageQuery,
-    UsageService,
+    get_usage,
+    list_answered,
+    list_copies,
+    list_unanswered,
+    list_unused,
 )
 from workers.library.usage.answered import QueryOutcome
 
@@ -42,20 +46,16 @@ OUTCOMES = {
 """Words for the values of the filter by outcome."""
 
 
-class UsePageQuery(BaseModel):
+class UsePageQuery(PageParameters):
     """Tab, range and filters of the page."""
 
-    model_config = ConfigDict(frozen=True)
+    path = PATH
 
     tab: str = "overview"
     days: int = 30
     source: str = ""
     outcome: QueryOutcome | Literal[""] = ""
     cursor: str = ""
-
-    def url(self, **changes: object) -> str:
-        """Return the URL of the page with changes, on its first page."""
-        return build_url(PATH, self.model_dump(exclude={"cursor"}) | changes)
 
     def to_usage_query(self) -> UsageQuery:
         """Return the query of the HTTP API; raises UsageError for an invalid value."""
@@ -83,55 +83,50 @@ class UsePageQuery(BaseModel):
         return self.days
 
 
-def use_views(pages: Pages, usage_service: UsageService) -> APIRouter:
-    """Return the routes of usage."""
-    router = APIRouter()
-
-    @router.get("/use")
-    def show_usage(
-        request: Request, caller: CurrentCaller, query: Annotated[UsePageQuery, Query()]
-    ) -> Response:
-        tab = query.tab if query.tab in TABS else "overview"
-        found = _read(usage_service, caller, query)
-        cursor = find_cursor(found["next"])
-        return pages.render(
-            request,
-            f"use/{tab}.html",
-            section="Use",
-            query=query,
-            tab=tab,
-            tabs=TABS,
-            ranges=RANGES,
-            outcomes=OUTCOMES,
-            found=found,
-            chart=_plot_queries(found) if tab == "overview" else None,
-            next_url=query.url(cursor=cursor) if cursor else "",
-        )
-
-    @router.get("/use/export")
-    def export(caller: CurrentCaller, query: Annotated[UsePageQuery, Query()]) -> Response:
-        name = f"skillbus-{query.tab if query.tab in TABS else 'overview'}-{query.days}-days.json"
-        return JSONResponse(
-            _read(usage_service, caller, query),
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
-        )
-
-    return router
+router = APIRouter()
 
 
-def _read(usage_service: UsageService, caller: Caller, query: UsePageQuery) -> dict[str, Any]:
+@router.get("/use")
+def show_usage(view: CurrentView, query: Annotated[UsePageQuery, Query()]) -> Response:
+    """Show a tab."""
+    tab = query.tab if query.tab in TABS else "overview"
+    found = _read(view, query)
+    return view.render(
+        f"use/{tab}.html",
+        section="Use",
+        query=query,
+        tab=tab,
+        tabs=TABS,
+        ranges=RANGES,
+        outcomes=OUTCOMES,
+        found=found,
+        chart=_plot_queries(found) if tab == "overview" else None,
+        next_url=query.next_url(found["next"]),
+    )
+
+
+@router.get("/use/export")
+def export(view: CurrentView, query: Annotated[UsePageQuery, Query()]) -> Response:
+    """Send the content of a tab as a file."""
+    name = f"skillbus-{query.tab if query.tab in TABS else 'overview'}-{query.days}-days.json"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return JSONResponse(_read(view, query), headers=headers)
+
+
+def _read(view: View, query: UsePageQuery) -> dict[str, Any]:
     """Return the content of the tab, in the form of the HTTP API."""
+    usage, caller = view.services.usage, view.caller
     found: BaseModel
     if query.tab == "queries":
-        found = usage_service.list_answered(caller, query.to_answered_query())
+        found = list_answered(usage, caller, query.to_answered_query())
     elif query.tab == "unanswered":
-        found = usage_service.group_unanswered(caller, query.to_page())
+        found = list_unanswered(usage, caller, query.to_page())
     elif query.tab == "unused":
-        found = usage_service.list_unused(caller, query.to_usage_query())
+        found = list_unused(usage, caller, query.to_usage_query())
     elif query.tab == "copies":
-        found = usage_service.list_copies(caller, query.to_usage_query())
+        found = list_copies(usage, caller, query.to_usage_query())
     else:
-        found = usage_service.summarise(caller, query.to_usage_query())
+        found = get_usage(usage, caller, query.to_usage_query())
     return found.model_dump()
 
 

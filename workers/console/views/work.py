@@ -7,26 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from markupsafe import Markup
-from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
 from graph.records import SkillState
 from skills.bundle.escaping import dump_terminal_json
 from tasks.journal.protocol import Job
 from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE, resolve_task_name
-from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.charts import LineChart, plot_over_time
 from workers.console.forms import SentForm, get_next_url, get_text
-from workers.console.pages import PREFIX, Pages, build_url, redirect
+from workers.console.pages import PREFIX, redirect
 from workers.console.shared_fragments import SharedFragments
+from workers.console.view import CurrentView, PageParameters, View
 from workers.durations import format_duration
-from workers.http.authentication import Caller, CurrentCaller, check_scope
+from workers.http.authentication import Caller
+from workers.http.dependencies import from_state
 from workers.http.jobs import get_visible_job
-from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
-from workers.http.routes.operations.dead_letters import discard_letter
+from workers.http.routes.library.search import LibraryQuery, search_library
+from workers.http.routes.operations.dead_letters import discard_dead_letter
 from workers.http.routes.operations.events import (
     MAX_LISTED,
     ListedEvent,
@@ -36,10 +36,10 @@ from workers.http.routes.operations.events import (
     list_task_runs,
 )
 from workers.http.routes.operations.health import describe_status
-from workers.http.routes.operations.work import WorkReport, describe_work
+from workers.http.routes.operations.work import WorkQuery, WorkReport
+from workers.http.routes.operations.work import show_work as read_work
 from workers.http.tokens import TokenScope
 from workers.library import dead_letters
-from workers.library.search.library_search import LibrarySearch
 
 PATH = f"{PREFIX}/work"
 RANGES = (1, 6, 24)
@@ -48,17 +48,13 @@ _MAX_LETTERS = 1_000
 _UNCOUNTED = (QUERY_QUEUE, MAINTAIN_QUEUE)
 
 
-class WorkPageQuery(BaseModel):
+class WorkPageQuery(PageParameters):
     """Parameters of the page. hours: range of the curves. letters: maximum of dead letters."""
 
-    model_config = ConfigDict(frozen=True)
+    path = PATH
 
     hours: int = 6
     letters: Annotated[int, Query(ge=1, le=_MAX_LETTERS)] = 20
-
-    def url(self, **changes: object) -> str:
-        """Return the URL of the page with changes; default values are left out."""
-        return build_url(PATH, self.model_dump(exclude_defaults=True) | changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,84 +73,87 @@ class TimelineRow:
     letter_id: str
 
 
-def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
-    """Return the routes of events and dead letters."""
-    router = APIRouter()
-    fragments = SharedFragments()
-    library = open_library(backend)
-
-    @router.get("/work")
-    def show_work(
-        request: Request, caller: CurrentCaller, query: Annotated[WorkPageQuery, Query()]
-    ) -> Response:
-        if query.hours not in RANGES:
-            raise UsageError(f"hours: choose one of {', '.join(map(str, RANGES))}")
-        is_polled = "hx-request" in request.headers
-        now = fragments.get(
-            caller,
-            ("work", query.hours),
-            lambda: _render_now(backend, pages, caller, query.hours),
-            fresh=not is_polled,
-        )
-        if is_polled:
-            return pages.respond_part(request, now)
-        letters = backend.journal.list_dead_letters(query.letters) if caller.is_admin else []
-        total = backend.journal.count_dead_letters() if caller.is_admin else 0
-        more = min(5 * query.letters, _MAX_LETTERS)
-        events = backend.journal.get_job_states(list({one.trace_id for one in letters}))
-        return pages.render(
-            request,
-            "work/work.html",
-            section="Work",
-            now=now,
-            letters=[dead_letters.dead_letter_data(one) for one in letters],
-            known_events=events,
-            total_letters=total,
-            more_url=query.url(letters=more) if total > query.letters < more else "",
-        )
-
-    @router.get("/work/events/{event_id}")
-    def show_event(event_id: str, request: Request, caller: CurrentCaller) -> Response:
-        job = get_visible_job(backend, caller, event_id, "event", "outcome")
-        event = describe_event(job)
-        runs = list_task_runs(backend, caller, event.trace_id)
-        letters = _list_letters(backend, caller, event.trace_id)
-        return pages.render(
-            request,
-            "work/event.html",
-            section="Work",
-            event=event,
-            unembedded=_list_unembedded(backend, library, caller, event),
-            timeline=build_timeline(job, runs, letters),
-            letters=letters,
-            data=dump_terminal_json(job.event.data),
-            outcome=None if job.outcome is None else dump_terminal_json(job.outcome),
-        )
-
-    @router.post("/actions/letters/retry")
-    def retry_letter(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        letter_id = get_text(form, "letter_id")
-        note_object(request, letter_id)
-        check_scope(caller, TokenScope.ADMIN)
-        dead_letters.retry_dead_letter(backend, letter_id)
-        return redirect(get_next_url(form))
-
-    @router.post("/actions/letters/discard")
-    def discard(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        letter_id = get_text(form, "letter_id")
-        note_object(request, letter_id)
-        check_scope(caller, TokenScope.ADMIN)
-        discard_letter(backend, letter_id)
-        return redirect(get_next_url(form))
-
-    return router
+router = APIRouter()
 
 
-def _render_now(backend: StoreBackend, pages: Pages, caller: Caller, hours: int) -> Markup:
+@router.get("/work")
+def show_work(
+    view: CurrentView,
+    fragments: Annotated[SharedFragments, from_state("fragments")],
+    query: Annotated[WorkPageQuery, Query()],
+) -> Response:
+    """Show waiting and running work, or only the part that an open page reloads."""
+    if query.hours not in RANGES:
+        raise UsageError(f"hours: choose one of {', '.join(map(str, RANGES))}")
+    backend, is_admin = view.backend, view.caller.is_admin
+    is_polled = "hx-request" in view.request.headers
+    now = fragments.get(
+        view.caller,
+        ("work", query.hours),
+        lambda: _render_now(view, query.hours),
+        fresh=not is_polled,
+    )
+    if is_polled:
+        return view.pages.respond_part(view.request, now)
+    letters = backend.journal.list_dead_letters(query.letters) if is_admin else []
+    total = backend.journal.count_dead_letters() if is_admin else 0
+    more = min(5 * query.letters, _MAX_LETTERS)
+    return view.render(
+        "work/work.html",
+        section="Work",
+        now=now,
+        letters=[dead_letters.dead_letter_data(one) for one in letters],
+        known_events=backend.journal.get_job_states(list({one.trace_id for one in letters})),
+        total_letters=total,
+        more_url=query.url(letters=more) if total > query.letters < more else "",
+    )
+
+
+@router.get("/work/events/{event_id}")
+def show_event(view: CurrentView, event_id: str) -> Response:
+    """Show an event and its tasks."""
+    job = get_visible_job(view.backend, view.caller, event_id, "event", "outcome")
+    event = describe_event(job)
+    runs = list_task_runs(view.backend, view.caller, event.trace_id)
+    letters = _list_letters(view.backend, view.caller, event.trace_id)
+    return view.render(
+        "work/event.html",
+        section="Work",
+        event=event,
+        unembedded=_list_unembedded(view, event),
+        timeline=build_timeline(job, runs, letters),
+        letters=letters,
+        data=dump_terminal_json(job.event.data),
+        outcome=None if job.outcome is None else dump_terminal_json(job.outcome),
+    )
+
+
+@router.post("/actions/letters/retry")
+def retry(view: CurrentView, form: SentForm) -> Response:
+    """Send the task of a dead letter again."""
+    letter_id = get_text(form, "letter_id")
+    view.admit_change(TokenScope.ADMIN, letter_id)
+    dead_letters.retry_dead_letter(view.backend, letter_id)
+    return redirect(get_next_url(form))
+
+
+@router.post("/actions/letters/discard")
+def discard(view: CurrentView, form: SentForm) -> Response:
+    """Delete a dead letter."""
+    letter_id = get_text(form, "letter_id")
+    view.admit_change(TokenScope.ADMIN, letter_id)
+    discard_dead_letter(view.backend, letter_id)
+    return redirect(get_next_url(form))
+
+
+def _render_now(view: View, hours: int) -> Markup:
     """Render the part of the page that an open page reloads."""
-    work = _read_work(backend, caller, hours)
+    backend, caller = view.backend, view.caller
+    # Work is counted over all sources.
+    sees_all = backend.find_visible_sources(caller.reader) is None
+    work = read_work(backend, caller, WorkQuery(hours=hours)) if sees_all else None
     status = describe_status(backend, caller, recent=True)
-    return pages.render_part(
+    return view.pages.render_part(
         "work/now.html",
         problem=status["problem"],
         tiles=None if work is None else _list_tiles(status),
@@ -192,13 +191,6 @@ def _list_tiles(status: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             ("Dead letters", f"{status['dead_letters']:,}", "#letters"),
         ]
     return tiles
-
-
-def _read_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkReport | None:
-    """Return the work of the deployment, None for a caller that may not see all sources."""
-    if backend.find_visible_sources(caller.reader) is not None:
-        return None
-    return describe_work(backend, caller, hours)
 
 
 def _count_by_queue(work: WorkReport) -> dict[str, int]:
@@ -239,9 +231,7 @@ def _list_letters(backend: StoreBackend, caller: Caller, trace_id: str) -> list[
     return [dead_letters.dead_letter_data(one) for one in letters if one.trace_id == trace_id]
 
 
-def _list_unembedded(
-    backend: StoreBackend, library: LibrarySearch, caller: Caller, event: ListedEvent
-) -> dict[str, Any]:
+def _list_unembedded(view: View, event: ListedEvent) -> dict[str, Any]:
     """Count the skills of a completed event whose sections have no vectors now.
 
     An event is about a skill or a source. For a skill, `has_vectors` is whether the
@@ -251,11 +241,11 @@ def _list_unembedded(
     if event.state != "done" or not source_id:
         return {"total": 0}
     if has_skill:
-        entries = backend.graph_for(caller.reader).get_entries([event.subject])
+        entries = view.backend.graph_for(view.caller.reader).get_entries([event.subject])
         waiting = [one for one in entries if one.state is SkillState.PUBLISHED and not one.embedded]
         return {"total": len(waiting), "has_vectors": all(one.has_vectors for one in waiting)}
     query = LibraryQuery(source=source_id, state=SkillState.PUBLISHED, embedded=False, limit=1)
-    found = find_in_library(backend, library, caller, query)
+    found = search_library(view.backend, view.services.library, view.caller, query)
     # The total may be some seconds old, the list of skills is current.
     return {"total": max(found["total"], 1) if found["skills"] else 0, "source": source_id}
 

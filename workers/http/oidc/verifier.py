@@ -37,7 +37,7 @@ class OidcVerifier:
     def __init__(self, settings: OidcSettings, keys: KeyCache | None = None) -> None:
         self._settings = settings
         self._keys = keys or KeyCache(lambda: load_keys(settings), settings.cache_seconds)
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._limiter = anyio.CapacityLimiter(_FETCHING_THREADS)
 
     async def authenticate(self, token: str) -> Caller | None:
         """Return the caller of a token, None if the token is invalid; the reason is only logged.
@@ -66,7 +66,6 @@ class OidcVerifier:
         if algorithm not in ALGORITHMS:
             raise jwt.InvalidAlgorithmError("not an accepted algorithm")
         if self._keys.is_due(key_id, algorithm):
-            self._limiter = self._limiter or anyio.CapacityLimiter(_FETCHING_THREADS)
             await to_thread.run_sync(self._keys.refresh, key_id, algorithm, limiter=self._limiter)
         key = self._keys.find(key_id, algorithm)
         if self._keys.is_empty:

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Query, Request
 
 from graph.records import LinkKey, LinkType
 from skills.events.ids import SkillId
 from workers.audit.requests import note_object
-from workers.backend.store_backend import StoreBackend
-from workers.library.reasons import MAX_REASON_CHARACTERS
+from workers.http.dependencies import CurrentBackend
+from workers.http.models import Reason, RequestModel, ResponseModel
 from workers.library.skill_data import dismissal_data
 
 
-class LinkDismissal(BaseModel):
+class LinkDismissal(RequestModel):
     """A link to dismiss, with the reason. Links of an undirected type are one link both ways."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     source: SkillId
     target: SkillId
     type: LinkType
-    reason: str = Field(min_length=1, max_length=MAX_REASON_CHARACTERS)
+    reason: Reason
 
 
-class DismissedLinkData(BaseModel):
+class DismissedLinkData(ResponseModel):
     """A dismissed link. dismissed_at: RFC 3339."""
-
-    model_config = ConfigDict(frozen=True)
 
     source: str
     target: str
@@ -38,38 +33,37 @@ class DismissedLinkData(BaseModel):
     dismissed_at: str
 
 
-class DismissedLinkList(BaseModel):
+class DismissedLinkList(ResponseModel):
     """All dismissed links, by source, target and type."""
-
-    model_config = ConfigDict(frozen=True)
 
     links: list[DismissedLinkData]
 
 
-def link_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of dismissed links."""
-    router = APIRouter(tags=["links"])
+router = APIRouter(tags=["links"])
 
-    @router.get("/v1/links/dismissed", response_model=DismissedLinkList)
-    def list_dismissed_links() -> dict[str, Any]:
-        """List the links that were dismissed, with the reasons."""
-        return {"links": [dismissal_data(one) for one in backend.graph.list_dismissed_links()]}
 
-    @router.post("/v1/links/dismissed", response_model=DismissedLinkData, status_code=201)
-    def dismiss_link(dismissal: LinkDismissal, request: Request) -> dict[str, Any]:
-        """Dismiss a link: it is not made again, whatever its evidence."""
-        note_object(request, f"{dismissal.source} {dismissal.target} {dismissal.type.value}")
-        key = LinkKey(dismissal.source, dismissal.target, dismissal.type)
-        return backend.dismiss_link(key, dismissal.reason)
+@router.get("/v1/links/dismissed", response_model=DismissedLinkList)
+def list_dismissed_links(backend: CurrentBackend) -> dict[str, Any]:
+    """List the links that were dismissed, with the reasons."""
+    return {"links": [dismissal_data(one) for one in backend.graph.list_dismissed_links()]}
 
-    @router.delete("/v1/links/dismissed", status_code=204)
-    def restore_link(
-        source: Annotated[SkillId, Query()],
-        target: Annotated[SkillId, Query()],
-        type: Annotated[LinkType, Query()],
-    ) -> Response:
-        """Remove a dismissal: the link is made again if it still has evidence."""
-        backend.restore_link(LinkKey(source, target, type))
-        return Response(status_code=204)
 
-    return router
+@router.post("/v1/links/dismissed", response_model=DismissedLinkData, status_code=201)
+def dismiss_link(
+    backend: CurrentBackend, dismissal: LinkDismissal, request: Request
+) -> dict[str, Any]:
+    """Dismiss a link: it is not made again, whatever its evidence."""
+    note_object(request, f"{dismissal.source} {dismissal.target} {dismissal.type.value}")
+    key = LinkKey(dismissal.source, dismissal.target, dismissal.type)
+    return backend.dismiss_link(key, dismissal.reason)
+
+
+@router.delete("/v1/links/dismissed", status_code=204)
+def restore_link(
+    backend: CurrentBackend,
+    source: Annotated[SkillId, Query()],
+    target: Annotated[SkillId, Query()],
+    type: Annotated[LinkType, Query()],
+) -> None:
+    """Remove a dismissal: the link is made again if it still has evidence."""
+    backend.restore_link(LinkKey(source, target, type))

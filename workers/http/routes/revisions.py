@@ -14,9 +14,11 @@ from starlette.convertors import IntegerConvertor, register_url_convertor
 from skills.record import RevisionKey
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import Caller, CurrentCaller, check_scope, require_scope
-from workers.http.jobs import Accepted, accept_event
-from workers.http.routes.skills import prepare_removal, respond_with_skill
+from workers.http.authentication import NEEDS_WRITE, Caller, CurrentCaller, check_scope
+from workers.http.dependencies import CurrentBackend
+from workers.http.jobs import Accepted
+from workers.http.models import RequestModel, ResponseModel
+from workers.http.routes.skills import remove_skill, respond_with_skill
 from workers.http.tokens import TokenScope
 from workers.library.revisions import Revision, compare, revision_detail, revision_row
 
@@ -34,8 +36,8 @@ class _SeqConvertor(IntegerConvertor):
 register_url_convertor("seq", _SeqConvertor())
 
 
-class _Revision(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class RevisionEntry(ResponseModel):
+    """A revision in a list."""
 
     skill_id: str
     seq: int
@@ -60,32 +62,24 @@ class _Revision(BaseModel):
     )
 
 
-class RevisionEntry(_Revision):
-    """A revision in a list."""
-
-
-class RevisionDetail(_Revision):
+class RevisionDetail(RevisionEntry):
     """A revision with its findings, files and the text of its SKILL.md; without these if the policy
     withholds it and the caller is not an admin."""
 
-    safety: list[dict[str, Any]] = []
-    files: list[dict[str, Any]] = []
+    safety: list[dict[str, Any]] = Field([])
+    files: list[dict[str, Any]] = Field([])
     text: str | None = None
 
 
-class RevisionList(BaseModel):
+class RevisionList(ResponseModel):
     """Revisions of a skill, newest first. next: path of the next page, null on the last one."""
-
-    model_config = ConfigDict(frozen=True)
 
     revisions: list[RevisionEntry]
     next: str | None
 
 
-class ChangedField(BaseModel):
+class ChangedField(ResponseModel):
     """A field of the record with its values."""
-
-    model_config = ConfigDict(frozen=True)
 
     field: str
     before: str
@@ -114,13 +108,11 @@ class RevisionComparison(BaseModel):
     withheld: str | None = None
 
 
-class PurgeReport(BaseModel):
+class PurgeReport(ResponseModel):
     """Counts of what a purge removed: revisions of the index, earlier revisions, jobs of the
     journal that named the skill, dead letters, prompts of kept runs of `eval` that named it,
     answers and verdicts of the language model.
     comes_back: why the skill may be added again, "" if its source does not have it."""
-
-    model_config = ConfigDict(frozen=True)
 
     skill_id: str
     revisions: int
@@ -133,10 +125,8 @@ class PurgeReport(BaseModel):
     comes_back: str
 
 
-class RevisionPage(BaseModel):
+class RevisionPage(RequestModel):
     """Page of a list of revisions."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     limit: int = Field(_MAX_PAGE, ge=1, le=_MAX_PAGE)
     before: Seq | None = Field(None, description="only revisions older than this one")
@@ -157,96 +147,97 @@ class ComparedRevisions(BaseModel):
     )
 
 
-def revision_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of revisions; they come before that of a skill, whose id may hold slashes.
+# These routes come before that of a skill, whose id may hold slashes. A skill whose own path ends
+# like one of them is answered as a skill.
+router = APIRouter(tags=["skills"])
 
-    A skill whose own path ends like one of them is answered as a skill.
+
+def _respond_if_skill(backend: StoreBackend, caller: Caller, skill_id: str) -> Response | None:
+    """Return the response for a skill whose id is the whole path, None if there is no such
+    skill."""
+    if not backend.graph_for(caller.reader).get_entries([skill_id]):
+        return None
+    return respond_with_skill(backend, skill_id, caller)
+
+
+@router.get("/v1/skills/{skill_id:path}/revisions", response_model=RevisionList)
+def list_revisions(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    skill_id: str,
+    page: Annotated[RevisionPage, Query()],
+) -> Any:
+    """List the revisions of a skill that can be read, newest first."""
+    if (skill := _respond_if_skill(backend, caller, f"{skill_id}/revisions")) is not None:
+        return skill
+    rows = [
+        row
+        for row in list_revision_rows(backend, caller, skill_id)
+        if page.before is None or row["seq"] < page.before
+    ]
+    shown = rows[: page.limit]
+    more = len(rows) > len(shown)
+    return {
+        "revisions": shown,
+        "next": f"{_path(skill_id)}?limit={page.limit}&before={shown[-1]['seq']}" if more else None,
+    }
+
+
+@router.get("/v1/skills/{skill_id:path}/revisions/diff", response_model=RevisionComparison)
+def compare_revisions(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    skill_id: str,
+    query: Annotated[ComparedRevisions, Query()],
+) -> Any:
+    """Compare two revisions of a skill: fields, files, findings and lines."""
+    if (skill := _respond_if_skill(backend, caller, f"{skill_id}/revisions/diff")) is not None:
+        return skill
+    data = compare_two(backend, caller, skill_id, query.before, query.to)
+    if "diff" not in data:
+        return data
+    end = query.offset + query.limit
+    if end < len(data["diff"]):
+        data["next"] = (
+            f"{_path(skill_id)}/diff?from={data['from']}&to={data['to']}"
+            f"&offset={end}&limit={query.limit}"
+        )
+    return data | {"diff": data["diff"][query.offset : end]}
+
+
+@router.get("/v1/skills/{skill_id:path}/revisions/{seq:seq}", response_model=RevisionDetail)
+def get_revision(backend: CurrentBackend, caller: CurrentCaller, skill_id: str, seq: int) -> Any:
+    """Show one revision with its findings, files and text."""
+    if (skill := _respond_if_skill(backend, caller, f"{skill_id}/revisions/{seq}")) is not None:
+        return skill
+    return describe_revision(backend, caller, skill_id, seq)
+
+
+@router.delete(
+    "/v1/skills/{skill_id:path}/revisions",
+    response_model=PurgeReport,
+    responses={202: {"model": Accepted, "description": "removal of a skill of that path"}},
+    dependencies=NEEDS_WRITE,
+)
+def purge_skill(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    skill_id: str,
+    request: Request,
+    response: Response,
+) -> Any:
+    """Remove a skill, all its revisions and every trace of their text permanently; admins only.
+
+    If the whole path is the id of a skill, that skill is removed as by
+    `DELETE /v1/skills/{skill_id}`.
     """
-    router = APIRouter(tags=["skills"])
-
-    def find_skill(skill_id: str, caller: Caller) -> Response | None:
-        """Return the response for a skill whose id is the whole path, None if
-        there is no such skill."""
-        if not backend.graph_for(caller.reader).get_entries([skill_id]):
-            return None
-        return respond_with_skill(backend, skill_id, caller)
-
-    @router.get("/v1/skills/{skill_id:path}/revisions", response_model=RevisionList)
-    def list_revisions(
-        skill_id: str, caller: CurrentCaller, page: Annotated[RevisionPage, Query()]
-    ) -> Any:
-        """List the revisions of a skill that can be read, newest first."""
-        if (skill := find_skill(f"{skill_id}/revisions", caller)) is not None:
-            return skill
-        rows = [
-            row
-            for row in list_revision_rows(backend, caller, skill_id)
-            if page.before is None or row["seq"] < page.before
-        ]
-        shown = rows[: page.limit]
-        more = len(rows) > len(shown)
-        return {
-            "revisions": shown,
-            "next": f"{_path(skill_id)}?limit={page.limit}&before={shown[-1]['seq']}"
-            if more
-            else None,
-        }
-
-    @router.get(
-        "/v1/skills/{skill_id:path}/revisions/diff",
-        response_model=RevisionComparison,
-    )
-    def compare_revisions(
-        skill_id: str, caller: CurrentCaller, query: Annotated[ComparedRevisions, Query()]
-    ) -> Any:
-        """Compare two revisions of a skill: fields, files, findings and lines."""
-        if (skill := find_skill(f"{skill_id}/revisions/diff", caller)) is not None:
-            return skill
-        data = compare_two(backend, caller, skill_id, query.before, query.to)
-        if "diff" not in data:
-            return data
-        end = query.offset + query.limit
-        if end < len(data["diff"]):
-            data["next"] = (
-                f"{_path(skill_id)}/diff?from={data['from']}&to={data['to']}"
-                f"&offset={end}&limit={query.limit}"
-            )
-        return data | {"diff": data["diff"][query.offset : end]}
-
-    @router.get("/v1/skills/{skill_id:path}/revisions/{seq:seq}", response_model=RevisionDetail)
-    def get_revision(skill_id: str, seq: int, caller: CurrentCaller) -> Any:
-        """Show one revision with its findings, files and text."""
-        if (skill := find_skill(f"{skill_id}/revisions/{seq}", caller)) is not None:
-            return skill
-        return describe_revision(backend, caller, skill_id, seq)
-
-    _add_purge(router, backend)
-    return router
-
-
-def _add_purge(router: APIRouter, backend: StoreBackend) -> None:
-    @router.delete(
-        "/v1/skills/{skill_id:path}/revisions",
-        response_model=PurgeReport,
-        responses={202: {"model": Accepted, "description": "removal of a skill of that path"}},
-        dependencies=[require_scope(TokenScope.WRITE)],
-    )
-    def purge_skill(
-        skill_id: str, request: Request, response: Response, caller: CurrentCaller
-    ) -> Any:
-        """Remove a skill, all its revisions and every trace of their text permanently; admins only.
-
-        If the whole path is the id of a skill, that skill is removed as by
-        `DELETE /v1/skills/{skill_id}`.
-        """
-        whole = f"{skill_id}/revisions"
-        if backend.graph_for(caller.reader).get_entries([whole]):
-            note_object(request, whole, "skills.remove")
-            removed = prepare_removal(backend, caller, whole)
-            accepted = accept_event(backend, caller, removed, None, response)
-            return JSONResponse(accepted.model_dump(), 202, dict(response.headers))
-        check_scope(caller, TokenScope.ADMIN)
-        return backend.purge_skill(skill_id)
+    whole = f"{skill_id}/revisions"
+    if backend.graph_for(caller.reader).get_entries([whole]):
+        note_object(request, whole, "skills.remove")
+        accepted = remove_skill(backend, caller, whole, response)
+        return JSONResponse(accepted.model_dump(), 202, dict(response.headers))
+    check_scope(caller, TokenScope.ADMIN)
+    return backend.purge_skill(skill_id)
 
 
 def list_revision_rows(

@@ -15,12 +15,12 @@ from graph.records import CatalogEntry, SkillState
 from skills.events import SkillRemoved
 from skills.skill_policy import get_source_id
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
+from workers.http.authentication import NEEDS_WRITE, Caller, CurrentCaller, check_source
 from workers.http.cursors import PageQuery
-from workers.http.idempotency import IdempotencyKey
-from workers.http.jobs import Accepted, accept_event
+from workers.http.dependencies import CurrentBackend
+from workers.http.jobs import Accepted, IdempotencyKey, accept_event
+from workers.http.models import ResponseModel
 from workers.http.responses.etags import respond_if_changed
-from workers.http.tokens import TokenScope
 from workers.library.skill_data import entry_data
 from workers.library.skill_history import read_history
 from workers.library.skill_reader import require_entry
@@ -74,14 +74,12 @@ class SkillEntry(_Skill):
     warnings: int
 
 
-class HistoryEntry(BaseModel):
+class HistoryEntry(ResponseModel):
     """An entry of a skill's history.
 
     what: `published`, `failed`, `removed`, `held` for review, `waiting`, and for admins `dead
     letter`. at: RFC 3339. event: id of the event or trace that caused it.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     what: str
     seq: int | None
@@ -109,10 +107,8 @@ class SkillDetail(_Skill):
     passage_links: list[dict[str, Any]] = []
 
 
-class SkillList(BaseModel):
+class SkillList(ResponseModel):
     """Skills ordered by id. next: path of the next page, null on the last one."""
-
-    model_config = ConfigDict(frozen=True)
 
     skills: list[SkillEntry]
     next: str | None
@@ -134,61 +130,58 @@ class SkillListQuery(PageQuery):
         return EntryFilter(self.source, self.state, self.name, has_scripts=self.has_scripts)
 
 
-def skill_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of skills, without uploads."""
-    router = APIRouter(tags=["skills"])
-
-    @router.get(_PATH, response_model=SkillList)
-    def list_skills(
-        response: Response, caller: CurrentCaller, query: Annotated[SkillListQuery, Query()]
-    ) -> dict[str, Any]:
-        """List skills by id; `next` and the `Link` header are the path of the next page."""
-        page, next_path = _list_entries(backend.graph_for(caller.reader), query)
-        if next_path is not None:
-            response.headers["Link"] = f'<{next_path}>; rel="next"'
-        standings = backend.skills.for_reader(caller.reader).get_policy().judge(page)
-        rows = [
-            entry_data(entry, standings[entry.skill_id], include_withheld=caller.is_admin)
-            for entry in page
-        ]
-        return {"skills": rows, "next": next_path}
-
-    @router.get(
-        "/v1/skills/{skill_id:path}",
-        response_model=SkillDetail,
-        responses={304: {"description": "Unchanged: `If-None-Match` has its `ETag`"}},
-    )
-    def get_skill(
-        skill_id: str,
-        caller: CurrentCaller,
-        if_none_match: Annotated[
-            str | None, Header(description="`ETag` of an earlier response")
-        ] = None,
-    ) -> Response:
-        """Show a skill with its passages, links, history and the reason of a failure."""
-        return respond_with_skill(backend, skill_id, caller, if_none_match)
-
-    @router.delete(
-        "/v1/skills/{skill_id:path}",
-        status_code=202,
-        dependencies=[require_scope(TokenScope.WRITE)],
-    )
-    def remove_skill(
-        skill_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
-    ) -> Accepted:
-        """Remove a skill until its folder, which is not touched, changes again; the files of an
-        uploaded skill are deleted."""
-        removed = prepare_removal(backend, caller, skill_id)
-        return accept_event(backend, caller, removed, key, response)
-
-    return router
+router = APIRouter(tags=["skills"])
 
 
-def prepare_removal(backend: StoreBackend, caller: Caller, skill_id: str) -> SkillRemoved:
-    """Return the event that removes a skill; raises HTTPException (403), NotFoundError."""
+@router.get(_PATH, response_model=SkillList)
+def list_skills(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    response: Response,
+    query: Annotated[SkillListQuery, Query()],
+) -> dict[str, Any]:
+    """List skills by id; `next` and the `Link` header are the path of the next page."""
+    page, next_path = _list_entries(backend.graph_for(caller.reader), query)
+    if next_path is not None:
+        response.headers["Link"] = f'<{next_path}>; rel="next"'
+    standings = backend.skills.for_reader(caller.reader).get_policy().judge(page)
+    rows = [
+        entry_data(entry, standings[entry.skill_id], include_withheld=caller.is_admin)
+        for entry in page
+    ]
+    return {"skills": rows, "next": next_path}
+
+
+@router.get(
+    "/v1/skills/{skill_id:path}",
+    response_model=SkillDetail,
+    responses={304: {"description": "Unchanged: `If-None-Match` has its `ETag`"}},
+)
+def get_skill(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    skill_id: str,
+    if_none_match: Annotated[
+        str | None, Header(description="`ETag` of an earlier response")
+    ] = None,
+) -> Response:
+    """Show a skill with its passages, links, history and the reason of a failure."""
+    return respond_with_skill(backend, skill_id, caller, if_none_match)
+
+
+@router.delete("/v1/skills/{skill_id:path}", status_code=202, dependencies=NEEDS_WRITE)
+def remove_skill(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    skill_id: str,
+    response: Response,
+    key: IdempotencyKey = None,
+) -> Accepted:
+    """Remove a skill until its folder, which is not touched, changes again; the files of an
+    uploaded skill are deleted."""
     check_source(caller, get_source_id(skill_id))
     require_entry(backend.graph_for(caller.reader), skill_id)
-    return SkillRemoved(skill_id=skill_id)
+    return accept_event(backend, caller, SkillRemoved(skill_id=skill_id), key, response)
 
 
 def respond_with_skill(

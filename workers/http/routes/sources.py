@@ -8,7 +8,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 from starlette.exceptions import HTTPException
 
 from config.errors import MisconfiguredError, NotFoundError, UsageError
@@ -22,14 +22,16 @@ from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import (
     LOCAL_USER,
+    NEEDS_ADMIN,
+    NEEDS_WRITE,
     Caller,
     CurrentCaller,
     check_scope,
     check_source,
-    require_scope,
 )
-from workers.http.idempotency import IdempotencyKey, check_key
-from workers.http.jobs import Accepted, accept_event
+from workers.http.dependencies import CurrentBackend
+from workers.http.jobs import Accepted, IdempotencyKey, accept_event, check_key
+from workers.http.models import RequestModel, ResponseModel
 from workers.http.source_roots import resolve_root
 from workers.http.tokens import TokenScope
 from workers.monitoring.status import source_status
@@ -37,7 +39,7 @@ from workers.monitoring.status import source_status
 _GIT = frozenset(GitFetchOptions.model_fields)
 
 
-class SourceData(BaseModel):
+class SourceData(ResponseModel):
     """A source and its state.
 
     kind: `directory`, `git` or `upload`. last_success, last_attempt: time of a sync, seconds since
@@ -49,8 +51,6 @@ class SourceData(BaseModel):
 
     Only for admins: groups, empty if it has those of the settings.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     source_id: str
     kind: str
@@ -71,18 +71,14 @@ class SourceData(BaseModel):
     groups: list[str] | None = None
 
 
-class SourceGroups(BaseModel):
+class SourceGroups(RequestModel):
     """The groups that see the skills of a source."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     groups: list[GroupName] = Field(max_length=MAX_GROUPS)
 
 
-class SourceList(BaseModel):
+class SourceList(ResponseModel):
     """All sources, by id."""
-
-    model_config = ConfigDict(frozen=True)
 
     sources: list[SourceData]
 
@@ -131,98 +127,94 @@ class AcceptedSource(Accepted):
     source_id: str
 
 
-def source_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of sources."""
-    router = APIRouter(tags=["sources"])
-
-    # Added first, as the id in the other routes would match the rest of this path.
-    @router.put(
-        "/v1/sources/{source_id:path}/groups",
-        response_model=SourceGroups,
-        dependencies=[require_scope(TokenScope.ADMIN)],
-    )
-    def set_source_groups(
-        source_id: SourceId, body: SourceGroups, request: Request
-    ) -> SourceGroups:
-        """Set the groups that see the skills of a source, which may be added later; an empty list
-        stands for those of the settings."""
-        note_object(request, f"{source_id} {' '.join(body.groups)}".strip())
-        groups = list(parse_groups(body.groups))
-        backend.set_source_groups(source_id, groups)
-        return SourceGroups(groups=groups)
-
-    @router.get("/v1/sources", response_model=SourceList, response_model_exclude_unset=True)
-    def list_sources(caller: CurrentCaller) -> Mapping[str, Any]:
-        """List the sources, with their state and number of skills."""
-        return {"sources": list_source_rows(backend, caller)}
-
-    @router.post("/v1/sources", status_code=202, dependencies=[require_scope(TokenScope.WRITE)])
-    def add_source(
-        source: NewSource,
-        request: Request,
-        response: Response,
-        caller: CurrentCaller,
-        key: IdempotencyKey = None,
-    ) -> AcceptedSource:
-        """Add a directory, or as an admin a git repository, or change its options. The source is
-        synced now and whenever it changes."""
-        note_object(request, f"{source.source_id or ''} {source.url or source.root}".strip())
-        if source.groups is not None:
-            check_scope(caller, TokenScope.ADMIN)
-        if source.source_id is not None:
-            backend.check_visible(caller.reader, source.source_id)
-        create_event = _repository_event if source.url else _directory_event
-        changed = create_event(backend, caller, source)
-        check_source(caller, changed.source_id)
-        if source.groups is not None:
-            check_key(backend, caller, changed, key)
-            # Set first, so that readers outside these groups never see the source's skills.
-            backend.set_source_groups(changed.source_id, source.groups)
-        accepted = accept_event(backend, caller, changed, key, response)
-        return AcceptedSource(id=accepted.id, source_id=changed.source_id)
-
-    @router.post(
-        "/v1/sources/{source_id:path}",
-        status_code=202,
-        dependencies=[require_scope(TokenScope.WRITE)],
-    )
-    def refresh_source(
-        source_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
-    ) -> Accepted:
-        """Sync a source now: fetch the repository, or scan the directory."""
-        changed = prepare_refresh(backend, caller, source_id)
-        return accept_event(backend, caller, changed, key, response)
-
-    @router.get(
-        "/v1/sources/{source_id:path}", response_model=SourceData, response_model_exclude_unset=True
-    )
-    def get_source(source_id: str, caller: CurrentCaller) -> Mapping[str, Any]:
-        """Show a source."""
-        found = _find_source(backend, caller, source_id)
-        return _describe_sources(backend, caller, [found])[0]
-
-    @router.delete(
-        "/v1/sources/{source_id:path}",
-        status_code=202,
-        dependencies=[require_scope(TokenScope.WRITE)],
-    )
-    def remove_source(
-        source_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
-    ) -> Accepted:
-        """Remove a source and all its skills. Directories and repositories are not touched; the
-        files of uploaded skills are deleted."""
-        check_source(caller, source_id)
-        _find_source(backend, caller, source_id)
-        return accept_event(backend, caller, SourceRemoved(source_id=source_id), key, response)
-
-    return router
+router = APIRouter(tags=["sources"])
 
 
-def prepare_refresh(backend: StoreBackend, caller: Caller, source_id: str) -> SourceChanged:
-    """Return the event that syncs a source; raises HTTPException (403), NotFoundError."""
+# Added first, as the id in the other routes would match the rest of this path.
+@router.put(
+    "/v1/sources/{source_id:path}/groups", response_model=SourceGroups, dependencies=NEEDS_ADMIN
+)
+def set_source_groups(
+    backend: CurrentBackend, source_id: SourceId, body: SourceGroups, request: Request
+) -> SourceGroups:
+    """Set the groups that see the skills of a source, which may be added later; an empty list
+    stands for those of the settings."""
+    note_object(request, f"{source_id} {' '.join(body.groups)}".strip())
+    groups = list(parse_groups(body.groups))
+    backend.set_source_groups(source_id, groups)
+    return SourceGroups(groups=groups)
+
+
+@router.get("/v1/sources", response_model=SourceList, response_model_exclude_unset=True)
+def list_sources(backend: CurrentBackend, caller: CurrentCaller) -> Mapping[str, Any]:
+    """List the sources, with their state and number of skills."""
+    visible = backend.graph_for(caller.reader).list_sources()
+    return {"sources": _describe_sources(backend, caller, visible)}
+
+
+@router.post("/v1/sources", status_code=202, dependencies=NEEDS_WRITE)
+def add_source(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    source: NewSource,
+    request: Request,
+    response: Response,
+    key: IdempotencyKey = None,
+) -> AcceptedSource:
+    """Add a directory, or as an admin a git repository, or change its options. The source is
+    synced now and whenever it changes."""
+    note_object(request, f"{source.source_id or ''} {source.url or source.root}".strip())
+    if source.groups is not None:
+        check_scope(caller, TokenScope.ADMIN)
+    if source.source_id is not None:
+        backend.check_visible(caller.reader, source.source_id)
+    create_event = _repository_event if source.url else _directory_event
+    changed = create_event(backend, caller, source)
+    check_source(caller, changed.source_id)
+    if source.groups is not None:
+        check_key(backend, caller, changed, key)
+        # Set first, so that readers outside these groups never see the source's skills.
+        backend.set_source_groups(changed.source_id, source.groups)
+    accepted = accept_event(backend, caller, changed, key, response)
+    return AcceptedSource(id=accepted.id, source_id=changed.source_id)
+
+
+@router.post("/v1/sources/{source_id:path}", status_code=202, dependencies=NEEDS_WRITE)
+def refresh_source(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    source_id: str,
+    response: Response,
+    key: IdempotencyKey = None,
+) -> Accepted:
+    """Sync a source now: fetch the repository, or scan the directory."""
     check_source(caller, source_id)
     _find_source(backend, caller, source_id)
-    return SourceChanged(source_id=source_id)
+    return accept_event(backend, caller, SourceChanged(source_id=source_id), key, response)
+
+
+@router.get(
+    "/v1/sources/{source_id:path}", response_model=SourceData, response_model_exclude_unset=True
+)
+def get_source(backend: CurrentBackend, caller: CurrentCaller, source_id: str) -> Mapping[str, Any]:
+    """Show a source."""
+    found = _find_source(backend, caller, source_id)
+    return _describe_sources(backend, caller, [found])[0]
+
+
+@router.delete("/v1/sources/{source_id:path}", status_code=202, dependencies=NEEDS_WRITE)
+def remove_source(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    source_id: str,
+    response: Response,
+    key: IdempotencyKey = None,
+) -> Accepted:
+    """Remove a source and all its skills. Directories and repositories are not touched; the
+    files of uploaded skills are deleted."""
+    check_source(caller, source_id)
+    _find_source(backend, caller, source_id)
+    return accept_event(backend, caller, SourceRemoved(source_id=source_id), key, response)
 
 
 def _directory_event(backend: StoreBackend, caller: Caller, new_source: NewSource) -> SourceChanged:
@@ -290,11 +282,6 @@ def _find_source(backend: StoreBackend, caller: Caller, source_id: str) -> Sourc
     if source is None:
         raise NotFoundError(f"no source {source_id!r}")
     return source
-
-
-def list_source_rows(backend: StoreBackend, caller: Caller) -> list[dict[str, Any]]:
-    """Return the sources that this caller may see, with their state and number of skills."""
-    return _describe_sources(backend, caller, backend.graph_for(caller.reader).list_sources())
 
 
 def _describe_sources(

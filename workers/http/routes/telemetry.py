@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from config.errors import UsageError
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
+from workers.http.dependencies import CurrentBackend
 from workers.telemetry.otlp_logs import read_logs
 from workers.telemetry.skill_activations import ActivationReporter, describe_ignored
 
@@ -42,32 +43,30 @@ class LogsAccepted(BaseModel):
     partial: PartialSuccess | None = Field(None, alias="partialSuccess")
 
 
-def telemetry_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of telemetry."""
-    router = APIRouter(tags=["telemetry"])
+router = APIRouter(tags=["telemetry"])
 
-    @router.post(
-        "/v1/otlp/logs",
-        response_model_exclude_none=True,
-        openapi_extra={"requestBody": {"required": True, "content": {_JSON: {"schema": _SCHEMA}}}},
-    )
-    async def export_logs(
-        request: Request,
-        caller: CurrentCaller,
-        content_type: Annotated[str, Header(include_in_schema=False)] = "",
-        content_encoding: Annotated[str, Header(include_in_schema=False)] = "identity",
-    ) -> LogsAccepted:
-        """Accept OTLP log records: an event `skill_activated` of a session, or query, of the caller
-        is an outcome `used`; all others are ignored, and counted in `partialSuccess`."""
-        if content_type.partition(";")[0].strip().lower() != _JSON:
-            raise HTTPException(
-                415, "only JSON is accepted: set OTEL_EXPORTER_OTLP_LOGS_PROTOCOL=http/json"
-            )
-        limit = backend.settings.gateway.body_bytes
-        body = _decode_body(await request.body(), content_encoding.strip().lower(), limit)
-        return await run_in_threadpool(_report, backend, caller, body)
 
-    return router
+@router.post(
+    "/v1/otlp/logs",
+    response_model_exclude_none=True,
+    openapi_extra={"requestBody": {"required": True, "content": {_JSON: {"schema": _SCHEMA}}}},
+)
+async def export_logs(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    request: Request,
+    content_type: Annotated[str, Header(include_in_schema=False)] = "",
+    content_encoding: Annotated[str, Header(include_in_schema=False)] = "identity",
+) -> LogsAccepted:
+    """Accept OTLP log records: an event `skill_activated` of a session, or query, of the caller
+    is an outcome `used`; all others are ignored, and counted in `partialSuccess`."""
+    if content_type.partition(";")[0].strip().lower() != _JSON:
+        raise HTTPException(
+            415, "only JSON is accepted: set OTEL_EXPORTER_OTLP_LOGS_PROTOCOL=http/json"
+        )
+    limit = backend.settings.gateway.body_bytes
+    body = _decode_body(await request.body(), content_encoding.strip().lower(), limit)
+    return await run_in_threadpool(_report, backend, caller, body)
 
 
 def _decode_body(body: bytes, encoding: str, limit: int) -> bytes:

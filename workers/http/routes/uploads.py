@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from python_multipart.multipart import parse_options_header
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
@@ -32,15 +32,16 @@ from tasks.sources.uploads.staging import (
 )
 from tasks.sources.uploads.store import new_package_id, open_upload_store
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
-from workers.http.idempotency import (
+from workers.http.authentication import NEEDS_WRITE, Caller, CurrentCaller, check_source
+from workers.http.dependencies import CurrentBackend, from_state
+from workers.http.jobs import (
     IdempotencyKey,
     derive_job_id,
     find_earlier_event,
     key_reuse_error,
 )
 from workers.http.limits.request_bodies import parse_content_length
-from workers.http.tokens import TokenScope
+from workers.http.models import ResponseModel
 
 _FORM = "multipart/form-data"
 _DIGEST, _LEFT_OUT = "uploaddigest", "leftout"
@@ -94,60 +95,58 @@ _FolderPath = Annotated[
 ]
 
 
-class UploadAccepted(BaseModel):
+class UploadAccepted(ResponseModel):
     """An upload that is stored and will be processed.
 
     id: of its event. skills: ids of its skills. left_out: number of files that belong to no skill.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     skills: list[str]
     left_out: int = Field(ge=0)
 
 
-def upload_routes(backend: StoreBackend) -> APIRouter:
-    """Return the route of uploads."""
-    router = APIRouter(tags=["skills"])
-    slots = threading.BoundedSemaphore(backend.settings.uploads.at_once)
+CurrentSlots = Annotated[threading.BoundedSemaphore, from_state("upload_slots")]
 
-    @router.post(
-        "/v1/skills",
-        status_code=202,
-        dependencies=[require_scope(TokenScope.WRITE)],
-        openapi_extra={"requestBody": _BODY},
-    )
-    async def upload(
-        request: Request,
-        response: Response,
-        caller: CurrentCaller,
-        source: _SourceId,
-        path: _FolderPath = "",
-        key: IdempotencyKey = None,
-    ) -> UploadAccepted:
-        """Upload a SKILL.md, or a zip or tar of one or more skills; replaces existing ones."""
-        archive_kinds = _get_archive_kinds(request)
-        check_source_id(source)
-        check_source(caller, source)
-        await run_in_threadpool(backend.check_visible, caller.reader, source)
-        # Checked first: a stored upload that is not accepted would lie there until its deletion.
-        await run_in_threadpool(backend.check_capacity, "event")
-        if not slots.acquire(blocking=False):
-            limit = backend.settings.uploads.at_once
-            raise TransientError(f"{limit} uploads are in progress already (uploads.at_once)")
-        try:
-            async with _receive_to_staging(request, backend.settings) as staging_folder:
-                received = _Upload(staging_folder, source, path, archive_kinds, caller, key)
-                uploaded = await run_in_threadpool(_accept_upload, backend, received)
-        except UploadTooLargeError as error:
-            raise HTTPException(413, str(error)) from None
-        finally:
-            slots.release()
-        response.headers["Location"] = f"/v1/events/{uploaded.id}"
-        return uploaded
+router = APIRouter(tags=["skills"])
 
-    return router
+
+@router.post(
+    "/v1/skills",
+    status_code=202,
+    dependencies=NEEDS_WRITE,
+    openapi_extra={"requestBody": _BODY},
+)
+async def upload(
+    backend: CurrentBackend,
+    slots: CurrentSlots,
+    caller: CurrentCaller,
+    request: Request,
+    response: Response,
+    source: _SourceId,
+    path: _FolderPath = "",
+    key: IdempotencyKey = None,
+) -> UploadAccepted:
+    """Upload a SKILL.md, or a zip or tar of one or more skills; replaces existing ones."""
+    archive_kinds = _get_archive_kinds(request)
+    check_source_id(source)
+    check_source(caller, source)
+    await run_in_threadpool(backend.check_visible, caller.reader, source)
+    # Checked first: a stored upload that is not accepted would lie there until its deletion.
+    await run_in_threadpool(backend.check_capacity, "event")
+    if not slots.acquire(blocking=False):
+        limit = backend.settings.uploads.at_once
+        raise TransientError(f"{limit} uploads are in progress already (uploads.at_once)")
+    try:
+        async with _receive_to_staging(request, backend.settings) as staging_folder:
+            received = _Upload(staging_folder, source, path, archive_kinds, caller, key)
+            uploaded = await run_in_threadpool(_accept_upload, backend, received)
+    except UploadTooLargeError as error:
+        raise HTTPException(413, str(error)) from None
+    finally:
+        slots.release()
+    response.headers["Location"] = f"/v1/events/{uploaded.id}"
+    return uploaded
 
 
 @dataclass(frozen=True, slots=True)

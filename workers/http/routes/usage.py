@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from config.errors import UsageError
@@ -16,7 +16,9 @@ from tasks.outcomes.protocol import AnswerPlace
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import WRONG_CURSOR, PageQuery, cut_page
+from workers.http.dependencies import from_state
 from workers.http.limits.thread_slots import ThreadSlots
+from workers.http.models import RequestModel, ResponseModel
 from workers.library.usage.answered import NEWEST, QueryOutcome, describe_answered
 from workers.library.usage.findings import describe_unused
 from workers.library.usage.published_skills import PublishedSkills
@@ -69,7 +71,7 @@ class AnsweredQueriesQuery(UsagePage):
     )
 
 
-class UsageReport(BaseModel):
+class UsageReport(ResponseModel):
     """Usage in total and by day, by source, by owner, and a page of skills by what was sent.
 
     first, last: the range, UTC. behind: days that are shown as of the last roll-up. owners: for
@@ -77,8 +79,6 @@ class UsageReport(BaseModel):
     filter of skills, and if the caller may see all sources. skill_count: number of skills on all
     pages. next: path of the next page.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     first: str
     last: str
@@ -92,24 +92,20 @@ class UsageReport(BaseModel):
     next: str | None
 
 
-class FoundSkills(BaseModel):
+class FoundSkills(ResponseModel):
     """A page of skills. total: number of them on all pages. next: path of the next page."""
-
-    model_config = ConfigDict(frozen=True)
 
     skills: Rows
     total: int
     next: str | None
 
 
-class UnansweredGroups(BaseModel):
+class UnansweredGroups(ResponseModel):
     """A page of groups of unanswered queries, largest first.
 
     total: number of unanswered queries. grouped: number of compared queries, the newest of a sample
     whose texts are stored. group_count: number of groups on all pages.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     total: int
     grouped: int
@@ -118,7 +114,7 @@ class UnansweredGroups(BaseModel):
     next: str | None
 
 
-class AnsweredQueries(BaseModel):
+class AnsweredQueries(ResponseModel):
     """A page of answered queries, newest first; queries of the page with
     similar tasks are one group.
 
@@ -127,165 +123,141 @@ class AnsweredQueries(BaseModel):
     path of the next page; a page may have fewer than `limit` queries and not be the last.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     groups: Rows
     next: str | None
 
 
-class OutcomesQuery(BaseModel):
+class OutcomesQuery(RequestModel):
     """A skill, and the range. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     skill: str = Field(min_length=1, max_length=_MAX_ID, description="the reported skill")
     days: int = Field(30, ge=1, le=MAX_DAYS, description="the last days, today (UTC) included")
     limit: int = Field(100, ge=1, le=1_000)
 
 
-class ReportedOutcomes(BaseModel):
+class ReportedOutcomes(ResponseModel):
     """Reported outcomes of a skill, newest first: of the caller's queries,
     for admins of all queries.
 
     by: `agent`, `verifier` or `person`. truncated: whether there may be more.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     outcomes: Rows
     truncated: bool
 
 
-class UsageService:
-    """Makes reports of usage that a caller may see."""
+class UsageReaders:
+    """Readers of usage, of which only one is open at a time: a report over years of a large library
+    takes seconds of one core, which several callers together should not take from queries."""
 
     def __init__(self, backend: StoreBackend) -> None:
-        self._backend = backend
+        self.backend = backend
         self._slots = ThreadSlots(1, _MAX_WAITING)
-        self._published = PublishedSkills(lambda: backend.graph)
+        self.published = PublishedSkills(lambda: backend.graph)
 
     @contextmanager
-    def open_reader(self, caller: Caller) -> Iterator[UsageReader]:
-        """Yield a reader; only one is open at a time. A report over years of a large library takes
-        seconds of one core, which several callers together should not take from queries."""
-        backend = self._backend
+    def open(self, caller: Caller) -> Iterator[UsageReader]:
+        """Yield a reader; raises TransientError if too many callers wait for one."""
+        backend = self.backend
         with self._slots.hold(_WAIT_SECONDS, "other reports are being computed; try again later"):
             skills = backend.skills.for_reader(caller.reader)
             yield UsageReader(backend.settings, backend.outcome_store(), skills)
 
-    def summarise(self, caller: Caller, query: UsageQuery) -> UsageReport:
-        """Return counts in total and by day, source, owner and skill."""
-        selection = query.to_filter(caller, self._backend.find_visible_sources(caller.reader))
-        with self.open_reader(caller) as reader:
-            data = reader.summarise(query.days, selection)
-        page, following = cut_page("/v1/usage", data["skills"], query)
-        owners = [one for one in data["owners"] if caller.can_see(one["owner"])]
-        count = len(data["skills"])
-        return UsageReport(
-            **{**data, "skills": page, "owners": owners}, skill_count=count, next=following
+
+CurrentUsage = Annotated[UsageReaders, from_state("usage")]
+
+router = APIRouter(tags=["usage"])
+
+
+@router.get("/v1/usage")
+def get_usage(
+    usage: CurrentUsage, caller: CurrentCaller, query: Annotated[UsageQuery, Query()]
+) -> UsageReport:
+    """Show how often skills were chosen, sent, used, and helped, over time."""
+    selection = query.to_filter(caller, usage.backend.find_visible_sources(caller.reader))
+    with usage.open(caller) as reader:
+        data = reader.summarise(query.days, selection)
+    page, following = cut_page("/v1/usage", data["skills"], query)
+    owners = [one for one in data["owners"] if caller.can_see(one["owner"])]
+    count = len(data["skills"])
+    return UsageReport(
+        **{**data, "skills": page, "owners": owners}, skill_count=count, next=following
+    )
+
+
+@router.get("/v1/usage/unused")
+def list_unused(
+    usage: CurrentUsage, caller: CurrentCaller, query: Annotated[UsageQuery, Query()]
+) -> FoundSkills:
+    """List published skills that were not chosen for any query, by id."""
+    selection = query.to_filter(caller, usage.backend.find_visible_sources(caller.reader))
+    policy = usage.backend.skills.get_policy()
+    with usage.open(caller) as reader:
+        found = reader.select_unused(query.days, selection, usage.published.read(policy))
+    page, following = cut_page("/v1/usage/unused", found, query)
+    rows = [describe_unused(one) for one in usage.published.check(page, policy)]
+    return FoundSkills(skills=rows, total=len(found), next=following)
+
+
+@router.get("/v1/usage/copies")
+def list_copies(
+    usage: CurrentUsage, caller: CurrentCaller, query: Annotated[UsageQuery, Query()]
+) -> FoundSkills:
+    """List skills that were never chosen, but left out for a skill that does the same."""
+    selection = query.to_filter(caller, usage.backend.find_visible_sources(caller.reader))
+    with usage.open(caller) as reader:
+        found = reader.list_copies(query.days, selection)
+    page, following = cut_page("/v1/usage/copies", found, query)
+    return FoundSkills(skills=page, total=len(found), next=following)
+
+
+@router.get("/v1/usage/outcomes")
+def list_outcomes(
+    usage: CurrentUsage, caller: CurrentCaller, query: Annotated[OutcomesQuery, Query()]
+) -> ReportedOutcomes:
+    """List reported outcomes of a skill, with the tasks: of the caller's queries, for
+    admins of all queries."""
+    visible = usage.backend.find_visible_sources(caller.reader)
+    if not UsageFilter(visible=visible).sees(query.skill):
+        return ReportedOutcomes(outcomes=[], truncated=False)
+    with usage.open(caller) as reader:
+        rows, more = reader.list_outcomes(
+            query.days, query.skill, query.limit, caller.can_see, visible
         )
-
-    def list_unused(self, caller: Caller, query: UsageQuery) -> FoundSkills:
-        """Return a page of the published skills that were not chosen for any query."""
-        selection = query.to_filter(caller, self._backend.find_visible_sources(caller.reader))
-        entry_policy = self._backend.skills.get_policy()
-        with self.open_reader(caller) as reader:
-            published = self._published.read(entry_policy)
-            found = reader.select_unused(query.days, selection, published)
-        page, following = cut_page("/v1/usage/unused", found, query)
-        rows = [describe_unused(one) for one in self._published.check(page, entry_policy)]
-        return FoundSkills(skills=rows, total=len(found), next=following)
-
-    def list_copies(self, caller: Caller, query: UsageQuery) -> FoundSkills:
-        """Return a page of the skills that were left out for a skill that does the same."""
-        selection = query.to_filter(caller, self._backend.find_visible_sources(caller.reader))
-        with self.open_reader(caller) as reader:
-            found = reader.list_copies(query.days, selection)
-        page, following = cut_page("/v1/usage/copies", found, query)
-        return FoundSkills(skills=page, total=len(found), next=following)
-
-    def list_answered(self, caller: Caller, query: AnsweredQueriesQuery) -> AnsweredQueries:
-        """Return a page of answered queries: the caller's, for admins all."""
-        path = "/v1/usage/queries"
-        place = _parse_answer_place(query.decode_cursor(path))
-        visible = self._backend.find_visible_sources(caller.reader)
-        with self.open_reader(caller) as reader:
-            groups, page = reader.list_answered(
-                query.days, query.outcome, caller.can_see, visible, place, query.limit
-            )
-        states = self._backend.journal.get_job_states([one.query_id for one in page.answers])
-        following = None
-        if page.next is not None:
-            last = f"{page.next.answered!r} {page.next.query_id}"
-            following = query.make_next_path(path, last)
-        return AnsweredQueries(groups=describe_answered(groups, page, states), next=following)
-
-    def list_outcomes(self, caller: Caller, query: OutcomesQuery) -> ReportedOutcomes:
-        """Return the reported outcomes of a skill; none for a skill that
-        this caller may not see."""
-        visible = self._backend.find_visible_sources(caller.reader)
-        if not UsageFilter(visible=visible).sees(query.skill):
-            return ReportedOutcomes(outcomes=[], truncated=False)
-        with self.open_reader(caller) as reader:
-            rows, more = reader.list_outcomes(
-                query.days, query.skill, query.limit, caller.can_see, visible
-            )
-        return ReportedOutcomes(outcomes=rows, truncated=more)
-
-    def group_unanswered(self, caller: Caller, query: UsagePage) -> UnansweredGroups:
-        """Return a page of groups of unanswered queries: the caller's, for admins all."""
-        owner = None if caller.is_admin else caller.name
-        with self.open_reader(caller) as reader:
-            data = reader.group_unanswered(query.days, owner)
-        page, following = cut_page("/v1/usage/unanswered", data["groups"], query)
-        count = len(data["groups"])
-        return UnansweredGroups(**{**data, "groups": page}, group_count=count, next=following)
+    return ReportedOutcomes(outcomes=rows, truncated=more)
 
 
-def usage_routes(usage_service: UsageService) -> APIRouter:
-    """Return the routes of usage."""
-    router = APIRouter(tags=["usage"])
+@router.get("/v1/usage/queries")
+def list_answered(
+    usage: CurrentUsage, caller: CurrentCaller, query: Annotated[AnsweredQueriesQuery, Query()]
+) -> AnsweredQueries:
+    """List answered queries, newest first, similar tasks together: the caller's
+    queries, for admins all."""
+    path = "/v1/usage/queries"
+    place = _parse_answer_place(query.decode_cursor(path))
+    visible = usage.backend.find_visible_sources(caller.reader)
+    with usage.open(caller) as reader:
+        groups, page = reader.list_answered(
+            query.days, query.outcome, caller.can_see, visible, place, query.limit
+        )
+    states = usage.backend.journal.get_job_states([one.query_id for one in page.answers])
+    following = None
+    if page.next is not None:
+        following = query.make_next_path(path, f"{page.next.answered!r} {page.next.query_id}")
+    return AnsweredQueries(groups=describe_answered(groups, page, states), next=following)
 
-    @router.get("/v1/usage")
-    def get_usage(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> UsageReport:
-        """Show how often skills were chosen, sent, used, and helped, over time."""
-        return usage_service.summarise(caller, query)
 
-    @router.get("/v1/usage/unused")
-    def list_unused(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
-        """List published skills that were not chosen for any query, by id."""
-        return usage_service.list_unused(caller, query)
-
-    @router.get("/v1/usage/copies")
-    def list_copies(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
-        """List skills that were never chosen, but left out for a skill that does the same."""
-        return usage_service.list_copies(caller, query)
-
-    @router.get("/v1/usage/outcomes")
-    def list_outcomes(
-        caller: CurrentCaller, query: Annotated[OutcomesQuery, Query()]
-    ) -> ReportedOutcomes:
-        """List reported outcomes of a skill, with the tasks: of the caller's queries, for
-        admins of all queries."""
-        return usage_service.list_outcomes(caller, query)
-
-    @router.get("/v1/usage/queries")
-    def list_answered(
-        caller: CurrentCaller, query: Annotated[AnsweredQueriesQuery, Query()]
-    ) -> AnsweredQueries:
-        """List answered queries, newest first, similar tasks together: the caller's
-        queries, for admins all."""
-        return usage_service.list_answered(caller, query)
-
-    @router.get("/v1/usage/unanswered")
-    def list_unanswered(
-        caller: CurrentCaller, query: Annotated[UsagePage, Query()]
-    ) -> UnansweredGroups:
-        """List unanswered queries, grouped by similarity of their tasks: the caller's
-        queries, for admins all."""
-        return usage_service.group_unanswered(caller, query)
-
-    return router
+@router.get("/v1/usage/unanswered")
+def list_unanswered(
+    usage: CurrentUsage, caller: CurrentCaller, query: Annotated[UsagePage, Query()]
+) -> UnansweredGroups:
+    """List unanswered queries, grouped by similarity of their tasks: the caller's
+    queries, for admins all."""
+    with usage.open(caller) as reader:
+        data = reader.group_unanswered(query.days, None if caller.is_admin else caller.name)
+    page, following = cut_page("/v1/usage/unanswered", data["groups"], query)
+    count = len(data["groups"])
+    return UnansweredGroups(**{**data, "groups": page}, group_count=count, next=following)
 
 
 def _parse_answer_place(text: str) -> AnswerPlace:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from workers.backend.store_backend import StoreBackend
 from workers.http.access import WELL_KNOWN_PREFIXES as PREFIXES
+from workers.http.dependencies import from_state
 from workers.http.limits.thread_slots import ThreadSlots
 from workers.http.responses.etags import respond_if_changed
 from workers.library.public_skills import PublicFile, PublicSkills
 from workers.library.skill_files import BYTES, MARKDOWN, guess_media_type
 
 _CACHE = "public, max-age=60"
-_MAX_ARCHIVES = 4
 _WAIT_SECONDS = 10.0
 _SAFE_TYPES = (
     *("image/png", "image/jpeg", "image/gif", "image/webp", "application/json"),
@@ -28,35 +28,42 @@ _SAFE_TYPES = (
 no browser runs a page of a skill's author as a page of this server."""
 
 
-def well_known_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of both indexes and of the files."""
-    router = APIRouter(include_in_schema=False)
-    public = PublicSkills(backend.settings, backend.skills)
-    archives = ThreadSlots(_MAX_ARCHIVES, 2 * _MAX_ARCHIVES)
+CurrentPublic = Annotated[PublicSkills, from_state("public_skills")]
+CurrentSlots = Annotated[ThreadSlots, from_state("archive_slots")]
+IfNoneMatch = Annotated[str, Header()]
 
-    @router.get(f"{PREFIXES[0]}index.json")
-    def index(if_none_match: str = Header("")) -> Response:
-        """Return the index of version 0.2.0."""
-        return _send_json(public.describe(), if_none_match)
+router = APIRouter(include_in_schema=False)
 
-    @router.get(f"{PREFIXES[1]}index.json")
-    def former_index(if_none_match: str = Header("")) -> Response:
-        """Return the index of version 0.1.0."""
-        return _send_json(public.describe_files(), if_none_match)
 
-    def read(name: str, path: str, if_none_match: str = Header("")) -> Response:
-        """Return a file of a skill."""
-        return _send_file(public.read_file(name, path), if_none_match)
+@router.get(f"{PREFIXES[0]}index.json")
+def get_index(public: CurrentPublic, if_none_match: IfNoneMatch = "") -> Response:
+    """Return the index of version 0.2.0."""
+    return _send_json(public.describe(), if_none_match)
 
-    def read_archive(name: str, if_none_match: str = Header("")) -> Response:
-        """Return a skill as a zip."""
-        with archives.hold(_WAIT_SECONDS, "other archives are being made; try again later"):
-            return _send_file(public.read_archive(name), if_none_match)
 
-    for prefix in PREFIXES:
-        router.get(f"{prefix}{{name}}.zip")(read_archive)
-        router.get(f"{prefix}{{name}}/{{path:path}}")(read)
-    return router
+@router.get(f"{PREFIXES[1]}index.json")
+def get_former_index(public: CurrentPublic, if_none_match: IfNoneMatch = "") -> Response:
+    """Return the index of version 0.1.0."""
+    return _send_json(public.describe_files(), if_none_match)
+
+
+@router.get(f"{PREFIXES[0]}{{name}}.zip")
+@router.get(f"{PREFIXES[1]}{{name}}.zip")
+def get_archive(
+    public: CurrentPublic, slots: CurrentSlots, name: str, if_none_match: IfNoneMatch = ""
+) -> Response:
+    """Return a skill as a zip."""
+    with slots.hold(_WAIT_SECONDS, "other archives are being made; try again later"):
+        return _send_file(public.read_archive(name), if_none_match)
+
+
+@router.get(f"{PREFIXES[0]}{{name}}/{{path:path}}")
+@router.get(f"{PREFIXES[1]}{{name}}/{{path:path}}")
+def get_file(
+    public: CurrentPublic, name: str, path: str, if_none_match: IfNoneMatch = ""
+) -> Response:
+    """Return a file of a skill."""
+    return _send_file(public.read_file(name, path), if_none_match)
 
 
 def _send_json(data: object, if_none_match: str) -> Response:

@@ -19,7 +19,7 @@ from tests.support.samples.documents import tiny_document
 from tests.unit.skills.bundle.test_framing import HOSTILE, bundle_of, kind, outside
 from workers.cli.common import print_table
 from workers.cli.library.query import _print_summary
-from workers.http.routes.queries import _event
+from workers.http.queries.query_service import _event
 from workers.mcp.line_excerpt import clip_line_ranges, render_lines
 
 _BOLD = ("\x1b[1m", "\x1b[22m", "\x1b[0m")

@@ -31,7 +31,7 @@ def open_client(backend: EmbeddedBackend) -> Iterator[TestClient]:
     """A client of the console, as the user of this machine."""
     services = RouteServices.create(backend, None)
     pages = Pages(ConsoleSessions(Fernet.generate_key()))
-    console = create_console(backend, AccessRules(), pages, services)
+    console = create_console(AccessRules(), pages, services)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":

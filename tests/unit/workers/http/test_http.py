@@ -31,9 +31,9 @@ from workers.http import problems
 from workers.http.access import AccessRules, _get_bucket_key
 from workers.http.app import create_gateway
 from workers.http.authentication import Caller, authenticate
-from workers.http.job_waiter import JobWaiter
 from workers.http.limits import rate_limits
 from workers.http.limits.rate_limits import FairSemaphore, RateLimiter
+from workers.http.queries.job_waiter import JobWaiter
 from workers.http.tokens import ANONYMOUS, TokenScope, TokenStore
 
 INSIDE = "Neo4j at bolt://inside.example:7687"

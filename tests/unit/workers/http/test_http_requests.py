@@ -106,6 +106,13 @@ def local(backend: EmbeddedBackend) -> TestClient:
     return TestClient(create_gateway(backend), "http://skillbus")
 
 
+def test_the_document_of_the_socket_has_the_route_of_the_commands(local: TestClient) -> None:
+    answer = local.get("/v1/openapi.json")
+    assert answer.status_code == 200, answer.text
+    assert set(answer.json()["paths"]["/v1/answers"]) == {"post"}
+    assert local.get("/v1/answers").headers["Allow"] == "POST"
+
+
 def test_pages_of_skills_without_a_licence_keep_the_filter(client: TestClient) -> None:
     found, path = [], "/v1/library?licence=&limit=2"
     while path:
@@ -438,7 +445,7 @@ def test_reports_that_wait_leave_threads_to_other_requests(backend: EmbeddedBack
     api = create_api(backend, AccessRules(), services=services)
     app = AccessMiddleware(api, AccessRules(), backend.settings.gateway)
     with ExitStack() as stack:
-        stack.enter_context(services.usage.open_reader(LOCAL_USER))
+        stack.enter_context(services.usage.open(LOCAL_USER))
         assert asyncio.run(ask_meanwhile(app, "/v1/usage", stack.close)) == {200, 503}
 
 

@@ -19,7 +19,7 @@ from tasks.journal.sqlite import SqliteJournal
 from workers.http.access import AccessRules
 from workers.http.app import create_gateway
 from workers.http.authentication import LOCAL_USER
-from workers.http.idempotency import derive_job_id
+from workers.http.jobs import derive_job_id
 from workers.http.tokens import TokenScope, TokenStore
 
 TEXT = {"Content-Type": "text/markdown"}

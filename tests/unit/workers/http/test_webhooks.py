@@ -35,7 +35,7 @@ from workers.webhooks.payloads import parse_payload
 from workers.webhooks.repository_urls import normalise_url
 from workers.webhooks.secrets import Secret, check_secrets, read_secrets
 from workers.webhooks.signatures import verify_signature
-from workers.webhooks.sources import find_followed_branches
+from workers.webhooks.sources import find_followers, follows_branch
 
 
 @pytest.fixture(params=list(SENDERS))
@@ -350,17 +350,15 @@ def test_sources_are_found_by_any_address_of_the_repository() -> None:
         "https://git.example/crafts/others",
         "https://elsewhere.example/crafts/skills",
     )
-    found = find_followed_branches(known, WebhookSettings(), None, payload)
+    found = find_followers(known, WebhookSettings(), None, payload)
     assert [one.source_id for one in found] == ["s0", "s1"]
     assert (
-        find_followed_branches(
-            sources("/srv/skills", kind="directory"), WebhookSettings(), None, payload
-        )
+        find_followers(sources("/srv/skills", kind="directory"), WebhookSettings(), None, payload)
         == []
     )
     assert [
         one.source_id
-        for one in find_followed_branches(known, WebhookSettings(), frozenset({"s1"}), payload)
+        for one in find_followers(known, WebhookSettings(), frozenset({"s1"}), payload)
     ] == ["s1"]
 
 
@@ -384,8 +382,8 @@ def test_branches_that_a_source_follows(
     content = github_push(ref=pushed, repository={"default_branch": default})
     payload = parse_payload(github(content, "s"))
     source = Source("s", "git", "https://git.example/crafts/skills", branch=follows)
-    (found,) = find_followed_branches([source], WebhookSettings(), None, payload)
-    assert found.matches(payload) == taken
+    (found,) = find_followers([source], WebhookSettings(), None, payload)
+    assert follows_branch(found, payload) == taken
 
 
 def test_settings_can_keep_to_some_repositories() -> None:
@@ -397,11 +395,7 @@ def test_settings_can_keep_to_some_repositories() -> None:
         (("not an address",), 0),
     ):
         assert (
-            len(
-                find_followed_branches(
-                    known, WebhookSettings(repositories=addresses), None, payload
-                )
-            )
+            len(find_followers(known, WebhookSettings(repositories=addresses), None, payload))
             == count
         )
 

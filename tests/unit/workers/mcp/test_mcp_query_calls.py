@@ -19,8 +19,8 @@ from skills.access import UNRESTRICTED, Reader
 from skills.events import QueryAsked
 from tests.support.servers.mcp import text_of
 from workers.backend.factory import open_skill_reader
-from workers.backend.protocol import QueryStatus
-from workers.mcp.query_runner import QueryBackend, QueryRunner
+from workers.backend.protocol import Backend, QueryStatus
+from workers.mcp.query_runner import QueryRunner
 from workers.mcp.server import create_server
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ def test_who_leaves_before_or_after_it_is_accepted(seconds: float) -> None:
 
     async def ask() -> None:
         await QueryRunner(_in_thread, 60.0, report_progress).run(
-            cast(QueryBackend, backend), QueryAsked(task="x"), "ada", UNRESTRICTED
+            cast(Backend, backend), QueryAsked(task="x"), "ada", UNRESTRICTED
         )
 
     async def leave() -> None:
@@ -88,7 +88,7 @@ def test_a_query_that_is_not_answered_in_time_is_ended() -> None:
     async def wait() -> None:
         with pytest.raises(TransientError, match="no answer within"):
             await QueryRunner(_in_thread, 0.05, ignore_progress).run(
-                cast(QueryBackend, backend), QueryAsked(task="x"), "", UNRESTRICTED
+                cast(Backend, backend), QueryAsked(task="x"), "", UNRESTRICTED
             )
 
     anyio.run(wait)
@@ -112,14 +112,14 @@ class LateBackend(SlowBackend):
 def test_a_query_that_ends_while_it_is_cancelled_is_answered() -> None:
     async def ask() -> QueryStatus:
         return await QueryRunner(_in_thread, 0.05, ignore_progress).run(
-            cast(QueryBackend, LateBackend()), QueryAsked(task="x"), "", UNRESTRICTED
+            cast(Backend, LateBackend()), QueryAsked(task="x"), "", UNRESTRICTED
         )
 
     assert anyio.run(ask).state == "done"
 
 
 def test_an_agent_is_not_shown_settings(tmp_path: Path) -> None:
-    def select_backend() -> QueryBackend:
+    def select_backend() -> Backend:
         raise MisconfiguredError("password of redis://hidden.example:6379")
 
     async def said() -> str:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
+from docs.reference.schemas import render_tools_reference
 from search.protocol import StoredRevision
 from skills.bundle.budget_form import BudgetForm
 from skills.bundle.model import (
@@ -25,7 +26,6 @@ from skills.bundle.model import (
 from skills.token_count import count_tokens
 from tests.support.samples.documents import tiny_document
 from workers.mcp.line_excerpt import clip_line_ranges, parse_line_ranges, render_lines
-from workers.mcp.reference import render_tools_reference
 from workers.mcp.results import (
     FoundSkills,
     Result,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from config.errors import TransientError, UsageError
 from graph.neighbourhood import MAX_SKILLS
@@ -14,7 +14,9 @@ from graph.visible_graph import restrict_graph
 from skills.access import Reader
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
+from workers.http.dependencies import CurrentBackend
 from workers.http.jobs import get_visible_job
+from workers.http.models import RequestModel, ResponseModel
 from workers.http.routes.queries import QueryId
 from workers.http.routes.skills import respond_with_skill
 from workers.library.graph.skill_graph import GraphReader
@@ -23,10 +25,8 @@ from workers.library.skill_reader import require_entry
 MAX_DEPTH = 3
 
 
-class NeighbourhoodQuery(BaseModel):
+class NeighbourhoodQuery(RequestModel):
     """Depth, links and number of skills of a neighbourhood. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     depth: int = Field(1, ge=1, le=MAX_DEPTH, description="links between a skill and the start")
     type: list[LinkType] = Field(
@@ -37,24 +37,20 @@ class NeighbourhoodQuery(BaseModel):
     )
 
 
-class WalkQuery(BaseModel):
+class WalkQuery(RequestModel):
     """Number of skills of a walk. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     limit: int = Field(
         60, ge=1, le=MAX_SKILLS, description="maximum number of skills, those with the most mass"
     )
 
 
-class GraphSkill(BaseModel):
+class GraphSkill(ResponseModel):
     """A skill of a graph.
 
     distance: links between it and the nearest start, which has 0; of a walk, 0 for seeds and null
     for others. withheld: why the policy excludes it from bundles, for admins.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     skill_id: str
     name: str
@@ -64,10 +60,8 @@ class GraphSkill(BaseModel):
     distance: int | None
 
 
-class GraphLink(BaseModel):
+class GraphLink(ResponseModel):
     """A link between two skills. confidence: that it is right. owner: whose text it comes from."""
-
-    model_config = ConfigDict(frozen=True)
 
     source: str
     target: str
@@ -78,13 +72,11 @@ class GraphLink(BaseModel):
     owner: str
 
 
-class SkillGraphPart(BaseModel):
+class SkillGraphPart(ResponseModel):
     """Skills, nearest first, and the links among them, heaviest first.
 
     cut: which skills or links are left out and why, in words; empty if none are.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     skills: list[GraphSkill]
     links: list[GraphLink]
@@ -105,7 +97,7 @@ class WalkSkill(GraphSkill):
     added: float | None
 
 
-class QueryWalk(BaseModel):
+class QueryWalk(ResponseModel):
     """The diffusion of a query: its mass at first and after each of the `moves` along links.
 
     restart: share of the mass arriving at a skill that stays there; the rest moves on. elsewhere:
@@ -113,8 +105,6 @@ class QueryWalk(BaseModel):
     since the query, or whose links did; the walk uses the present links. links, cut: as in a
     neighbourhood. reached: number of skills that mass reached, shown or not.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     moves: int
     restart: float
@@ -126,40 +116,22 @@ class QueryWalk(BaseModel):
     reached: int
 
 
-def graph_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of the graph; they come before that of a skill, whose id may hold slashes.
+# These routes come before that of a skill, whose id may hold slashes.
+router = APIRouter(tags=["graph"])
 
-    A skill whose own path ends with `/neighbourhood` is answered as a skill.
-    """
-    router = APIRouter(tags=["graph"])
 
-    @router.get("/v1/skills/{skill_id:path}/neighbourhood", response_model=SkillGraphPart)
-    def get_skill_neighbourhood(
-        skill_id: str, caller: CurrentCaller, query: Annotated[NeighbourhoodQuery, Query()]
-    ) -> Any:
-        """Show the skills that links lead to from a skill, and the links among them."""
-        whole = f"{skill_id}/neighbourhood"
-        if backend.graph_for(caller.reader).get_entries([whole]):
-            return respond_with_skill(backend, whole, caller)
-        return describe_skill_neighbourhood(backend, caller, skill_id, query)
-
-    @router.get("/v1/queries/{query_id}/neighbourhood", response_model=SkillGraphPart)
-    def get_query_neighbourhood(
-        query_id: QueryId, caller: CurrentCaller, query: Annotated[NeighbourhoodQuery, Query()]
-    ) -> dict[str, Any]:
-        """Show the skills of an answer, those that links lead to from them, and the links among
-        them."""
-        return describe_query_neighbourhood(backend, caller, query_id, query)
-
-    @router.get("/v1/queries/{query_id}/walk", response_model=QueryWalk)
-    def get_query_walk(
-        query_id: QueryId, caller: CurrentCaller, query: Annotated[WalkQuery, Query()]
-    ) -> dict[str, Any]:
-        """Show how mass moves along links from the best candidates of a query that was asked with
-        `explain`: the personalised PageRank of its stage `diffusion`, move by move."""
-        return describe_query_walk(backend, caller, query_id, query.limit)
-
-    return router
+@router.get("/v1/skills/{skill_id:path}/neighbourhood", response_model=SkillGraphPart)
+def get_skill_neighbourhood(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    skill_id: str,
+    query: Annotated[NeighbourhoodQuery, Query()],
+) -> Any:
+    """Show the skills that links lead to from a skill, and the links among them."""
+    whole = f"{skill_id}/neighbourhood"
+    if backend.graph_for(caller.reader).get_entries([whole]):
+        return respond_with_skill(backend, whole, caller)  # a skill whose own path ends like this
+    return describe_skill_neighbourhood(backend, caller, skill_id, query)
 
 
 def describe_skill_neighbourhood(
@@ -175,10 +147,15 @@ def describe_skill_neighbourhood(
     return found if found["skills"] else found | {"skills": [reader.describe_skill(skill_id)]}
 
 
-def describe_query_neighbourhood(
-    backend: StoreBackend, caller: Caller, query_id: str, query: NeighbourhoodQuery
+@router.get("/v1/queries/{query_id}/neighbourhood", response_model=SkillGraphPart)
+def get_query_neighbourhood(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    query_id: QueryId,
+    query: Annotated[NeighbourhoodQuery, Query()],
 ) -> dict[str, Any]:
-    """Return the neighbourhood of an answer; raises NotFoundError, UsageError, TransientError."""
+    """Show the skills of an answer, those that links lead to from them, and the links among
+    them."""
     job = get_visible_job(backend, caller, query_id, "query")
     if job.state == "accepted":
         raise TransientError(f"query {query_id} is not answered yet; try again in a moment")
@@ -189,13 +166,18 @@ def describe_query_neighbourhood(
     return reader.describe_neighbourhood(starts, _list_types(query), query.depth, query.limit)
 
 
-def describe_query_walk(
-    backend: StoreBackend, caller: Caller, query_id: str, limit: int
+@router.get("/v1/queries/{query_id}/walk", response_model=QueryWalk)
+def get_query_walk(
+    backend: CurrentBackend,
+    caller: CurrentCaller,
+    query_id: QueryId,
+    query: Annotated[WalkQuery, Query()],
 ) -> dict[str, Any]:
-    """Return the walk of an answer; raises NotFoundError, UsageError, TransientError."""
+    """Show how mass moves along links from the best candidates of a query that was asked with
+    `explain`: the personalised PageRank of its stage `diffusion`, move by move."""
     job = get_visible_job(backend, caller, query_id, "query")
     reader = _open_reader(backend, caller, job.event.reader)
-    return reader.describe_walk(job, backend.settings.diffusion, limit)
+    return reader.describe_walk(job, backend.settings.diffusion, query.limit)
 
 
 def _open_reader(backend: StoreBackend, caller: Caller, asker: Reader) -> GraphReader:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from graph.entry_filter import HasScripts
 from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import Caller, CurrentCaller
+from workers.http.authentication import CurrentCaller
 from workers.http.cursors import PageQuery
+from workers.http.dependencies import CurrentBackend, from_state
+from workers.http.models import ResponseModel
 from workers.http.routes.skills import HAS_SCRIPTS_FILTER, SkillEntry
 from workers.library.search.library_search import (
     MAX_FOUND,
@@ -20,6 +22,8 @@ from workers.library.search.library_search import (
     LibrarySearch,
 )
 from workers.library.skill_data import entry_data
+
+CurrentLibrary = Annotated[LibrarySearch, from_state("library")]
 
 _PATH = "/v1/library"
 
@@ -48,33 +52,20 @@ class LibraryQuery(PageQuery):
 
     def to_filter(self) -> LibraryFilter:
         """Return the filter."""
-        return LibraryFilter(
-            self.q,
-            self.source,
-            self.state,
-            self.language,
-            self.licence,
-            self.level,
-            self.has_scripts,
-            self.embedded,
-        )
+        return LibraryFilter(self.q, **self.model_dump(exclude={"q", "limit", "cursor"}))
 
 
-class Facet(BaseModel):
+class Facet(ResponseModel):
     """A value of a filter, and how many skills have it that match all other filters."""
-
-    model_config = ConfigDict(frozen=True)
 
     value: str
     skills: int
 
 
-class LibraryResult(BaseModel):
+class LibraryResult(ResponseModel):
     """Skills of the library. total: number of matching skills; is_cut: whether there may be more,
     as a search by words is limited. facets: by name of a parameter. next: path of the next page,
     null on the last one."""
-
-    model_config = ConfigDict(frozen=True)
 
     total: int
     is_cut: bool
@@ -83,32 +74,17 @@ class LibraryResult(BaseModel):
     next: str | None
 
 
-def library_routes(backend: StoreBackend) -> APIRouter:
-    """Return the route of the library's search."""
-    router = APIRouter(tags=["skills"])
-    library = open_library(backend)
-
-    @router.get(_PATH, response_model=LibraryResult)
-    def search_library(
-        caller: CurrentCaller, query: Annotated[LibraryQuery, Query()]
-    ) -> dict[str, Any]:
-        """Search skills by words and filters, with counts of the filters' values."""
-        return find_in_library(backend, library, caller, query)
-
-    return router
+router = APIRouter(tags=["skills"])
 
 
-def open_library(backend: StoreBackend) -> LibrarySearch:
-    """Return the search of a deployment's library."""
-    return LibrarySearch(
-        lambda: (backend.graph, backend.search_index()), lambda: backend.skills.get_policy()
-    )
-
-
-def find_in_library(
-    backend: StoreBackend, library: LibrarySearch, caller: Caller, query: LibraryQuery
+@router.get(_PATH, response_model=LibraryResult)
+def search_library(
+    backend: CurrentBackend,
+    library: CurrentLibrary,
+    caller: CurrentCaller,
+    query: Annotated[LibraryQuery, Query()],
 ) -> dict[str, Any]:
-    """Return a page of the library as this caller may see it, with its facets."""
+    """Search skills by words and filters, with counts of the filters' values."""
     page = library.find(
         query.to_filter(),
         query.decode_cursor(_PATH),
@@ -127,3 +103,10 @@ def find_in_library(
         "facets": {name: [one._asdict() for one in found] for name, found in page.facets.items()},
         "next": query.make_next_path(_PATH, page.after) if page.after else None,
     }
+
+
+def open_library(backend: StoreBackend) -> LibrarySearch:
+    """Return the search of a deployment's library."""
+    return LibrarySearch(
+        lambda: (backend.graph, backend.search_index()), lambda: backend.skills.get_policy()
+    )

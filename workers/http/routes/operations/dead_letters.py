@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Query
+from pydantic import Field
 
 from config.errors import NotFoundError
-from workers.backend.store_backend import StoreBackend
+from workers.http.dependencies import CurrentBackend
+from workers.http.models import ResponseModel
 from workers.library import dead_letters
 
 
-class DeadLetterData(BaseModel):
+class DeadLetterData(ResponseModel):
     """A task that failed permanently, or an unreadable message, whose text is `body`."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     task: str
@@ -32,48 +31,42 @@ class DeadLetterData(BaseModel):
     retryable: bool
 
 
-class DeadLetterList(BaseModel):
+class DeadLetterList(ResponseModel):
     """Dead letters, newest first. total: number of all dead letters."""
-
-    model_config = ConfigDict(frozen=True)
 
     letters: list[DeadLetterData]
     total: int
 
 
-def dead_letter_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of dead letters."""
-    router = APIRouter(tags=["dead letters"])
-
-    @router.get("/v1/letters", response_model=DeadLetterList)
-    def list_dead_letters(limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> dict[str, Any]:
-        """List dead letters, newest first."""
-        letters = backend.journal.list_dead_letters(limit)
-        return {
-            "letters": [dead_letters.dead_letter_data(one) for one in letters],
-            "total": backend.journal.count_dead_letters(),
-        }
-
-    @router.get("/v1/letters/{letter_id}", response_model=DeadLetterData)
-    def get_dead_letter(letter_id: str) -> dict[str, Any]:
-        """Show one dead letter."""
-        return dead_letters.dead_letter_data(backend.journal.get_dead_letter(letter_id))
-
-    @router.post("/v1/letters/{letter_id}/retry", response_model=DeadLetterData)
-    def retry_dead_letter(letter_id: str) -> dict[str, Any]:
-        """Send a dead letter's task again, and delete the dead letter."""
-        return dead_letters.retry_dead_letter(backend, letter_id)
-
-    @router.delete("/v1/letters/{letter_id}", status_code=204)
-    def discard_dead_letter(letter_id: str) -> Response:
-        """Delete a dead letter."""
-        discard_letter(backend, letter_id)
-        return Response(status_code=204)
-
-    return router
+router = APIRouter(tags=["dead letters"])
 
 
-def discard_letter(backend: StoreBackend, letter_id: str) -> None:
-    """Delete a dead letter; raises NotFoundError if there is none of this id."""
+@router.get("/v1/letters", response_model=DeadLetterList)
+def list_dead_letters(
+    backend: CurrentBackend, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
+) -> dict[str, Any]:
+    """List dead letters, newest first."""
+    letters = backend.journal.list_dead_letters(limit)
+    return {
+        "letters": [dead_letters.dead_letter_data(one) for one in letters],
+        "total": backend.journal.count_dead_letters(),
+    }
+
+
+@router.get("/v1/letters/{letter_id}", response_model=DeadLetterData)
+def get_dead_letter(backend: CurrentBackend, letter_id: str) -> dict[str, Any]:
+    """Show one dead letter."""
+    return dead_letters.dead_letter_data(backend.journal.get_dead_letter(letter_id))
+
+
+@router.post("/v1/letters/{letter_id}/retry", response_model=DeadLetterData)
+def retry_dead_letter(backend: CurrentBackend, letter_id: str) -> dict[str, Any]:
+    """Send a dead letter's task again, and delete the dead letter."""
+    return dead_letters.retry_dead_letter(backend, letter_id)
+
+
+@router.delete("/v1/letters/{letter_id}", status_code=204)
+def discard_dead_letter(backend: CurrentBackend, letter_id: str) -> None:
+    """Delete a dead letter."""
     if not backend.journal.delete_dead_letter(letter_id):
         raise NotFoundError(f"no dead letter {letter_id!r}")

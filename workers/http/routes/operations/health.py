@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import Caller, CurrentCaller, require_scope
+from workers.http.authentication import NEEDS_READ, Caller, CurrentCaller
+from workers.http.dependencies import CurrentBackend, from_state
+from workers.http.models import ResponseModel
 from workers.http.problems import RETRY_SECONDS
-from workers.http.tokens import TokenScope
 from workers.monitoring.metrics import CONTENT_TYPE, ProcessMetrics
 from workers.monitoring.status import visible_status
 
@@ -22,67 +22,65 @@ log = structlog.get_logger()
 _WORK_STALLS = "work does not go on"
 
 
-class Health(BaseModel):
+class Health(ResponseModel):
     """The process is running."""
-
-    model_config = ConfigDict(frozen=True)
 
     state: str = "alive"
 
 
-class Readiness(BaseModel):
+class Readiness(ResponseModel):
     """Whether requests can be served. reasons: why not, without details of the deployment."""
-
-    model_config = ConfigDict(frozen=True)
 
     ready: bool
     reasons: list[str]
 
 
-def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None) -> APIRouter:
-    """Return the probes, the status route and, with `process_metrics`, `/metrics`."""
-    router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"])
+metrics_router = APIRouter(tags=["health"])
+"""The route of metrics, for a process that measures itself."""
 
-    @router.get("/healthz")
-    async def health() -> Health:
-        """Liveness: 200 as long as this process answers."""
-        return Health()
 
-    @router.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready"}})
-    async def readiness(response: Response) -> Readiness:
-        """Readiness: 200, or 503 with the reasons. `GET /v1/status` has the details."""
-        # Not `run_in_threadpool`: requests that wait for a server may hold all of its threads.
-        reasons = await asyncio.to_thread(_get_reasons, backend)
-        if reasons:
-            response.status_code = 503
-            response.headers["Retry-After"] = str(RETRY_SECONDS)
-        return Readiness(ready=not reasons, reasons=reasons)
+@router.get("/healthz")
+async def health() -> Health:
+    """Liveness: 200 as long as this process answers."""
+    return Health()
 
-    @router.get("/v1/status", dependencies=[require_scope(TokenScope.READ)])
-    def status(caller: CurrentCaller) -> dict[str, Any]:
-        """Counts of skills and open jobs, sources, and in a distributed deployment the servers. For
-        a caller who may not see all sources: those that it may see, with their counts."""
-        return describe_status(backend, caller)
 
-    if process_metrics is not None:
+@router.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready"}})
+async def readiness(backend: CurrentBackend, response: Response) -> Readiness:
+    """Readiness: 200, or 503 with the reasons. `GET /v1/status` has the details."""
+    # Not `run_in_threadpool`: requests that wait for a server may hold all of its threads.
+    reasons = await asyncio.to_thread(_get_reasons, backend)
+    if reasons:
+        response.status_code = 503
+        response.headers["Retry-After"] = str(RETRY_SECONDS)
+    return Readiness(ready=not reasons, reasons=reasons)
 
-        @router.get(
-            "/metrics",
-            dependencies=[require_scope(TokenScope.READ)],
-            response_class=Response,
-            responses={
-                200: {"content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}}}
-            },
+
+@router.get("/v1/status", dependencies=NEEDS_READ)
+def status(backend: CurrentBackend, caller: CurrentCaller) -> dict[str, Any]:
+    """Counts of skills and open jobs, sources, and in a distributed deployment the servers. For
+    a caller who may not see all sources: those that it may see, with their counts."""
+    return describe_status(backend, caller)
+
+
+@metrics_router.get(
+    "/metrics",
+    dependencies=NEEDS_READ,
+    response_class=Response,
+    responses={200: {"content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}}}},
+)
+def metrics(
+    backend: CurrentBackend,
+    process_metrics: Annotated[ProcessMetrics, from_state("process_metrics")],
+    caller: CurrentCaller,
+) -> Response:
+    """Metrics of this process and of the library, in Prometheus' text format."""
+    if backend.find_visible_sources(caller.reader) is not None:
+        raise HTTPException(
+            403, "metrics count skills of all sources, which this token may not see"
         )
-        def metrics(caller: CurrentCaller) -> Response:
-            """Metrics of this process and of the library, in Prometheus' text format."""
-            if backend.find_visible_sources(caller.reader) is not None:
-                raise HTTPException(
-                    403, "metrics count skills of all sources, which this token may not see"
-                )
-            return Response(process_metrics.render(), media_type=CONTENT_TYPE)
-
-    return router
+    return Response(process_metrics.render(), media_type=CONTENT_TYPE)
 
 
 def describe_status(

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from tasks.journal.work_records import WorkMinute, find_percentile
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import Caller, CurrentCaller
+from workers.http.authentication import CurrentCaller
+from workers.http.dependencies import CurrentBackend
+from workers.http.models import RequestModel, ResponseModel
 from workers.http.routes.operations.events import ListedEvent, describe_event
 
 MAX_HOURS = 24
@@ -24,29 +26,23 @@ _POINTS = 72
 _LAST_SECONDS = 3_600
 
 
-class WorkQuery(BaseModel):
+class WorkQuery(RequestModel):
     """Parameters of the report. hours: length of the range, which ends now."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     hours: int = Field(6, ge=1, le=MAX_HOURS)
 
 
-class QueueLength(BaseModel):
+class QueueLength(ResponseModel):
     """A queue and the messages that wait in it. A message may stand for much work: one `plan`
     handles all open events."""
-
-    model_config = ConfigDict(frozen=True)
 
     queue: str
     waiting: int
 
 
-class RunningTask(BaseModel):
+class RunningTask(ResponseModel):
     """A task that runs. items: events or skills that it works on. seconds: since its start.
     trace_id: of the event or query that led to it; "" for callers that are not admins."""
-
-    model_config = ConfigDict(frozen=True)
 
     task: str
     items: int
@@ -54,22 +50,18 @@ class RunningTask(BaseModel):
     trace_id: str
 
 
-class WorkerData(BaseModel):
+class WorkerData(ResponseModel):
     """A worker that answers: a process with `skillbus worker`, or the threads of `serve`."""
-
-    model_config = ConfigDict(frozen=True)
 
     worker: str
     queues: list[str]
     running: list[RunningTask]
 
 
-class WorkPoint(BaseModel):
+class WorkPoint(ResponseModel):
     """The work in one part of the range. at: its begin, seconds since the epoch. events, tasks:
     number that ended per minute. skills: number that became searchable; p50, p95: seconds from
     their event until then, median and 95th percentile, to within 9 %; None without skills."""
-
-    model_config = ConfigDict(frozen=True)
 
     at: int
     events: float
@@ -80,21 +72,17 @@ class WorkPoint(BaseModel):
     p95: float | None
 
 
-class TaskCount(BaseModel):
+class TaskCount(ResponseModel):
     """Tasks of a name that ended."""
-
-    model_config = ConfigDict(frozen=True)
 
     task: str
     ended: int
 
 
-class WorkReport(BaseModel):
+class WorkReport(ResponseModel):
     """The work of the deployment. queues: None if the broker does not answer. oldest_event: the
     open event that has waited longest, for admins. point_seconds: length of a point. p50, p95: over
     all points. tasks: of the last hour, without queries and maintenance."""
-
-    model_config = ConfigDict(frozen=True)
 
     queues: list[QueueLength] | None
     workers: list[WorkerData]
@@ -106,25 +94,18 @@ class WorkReport(BaseModel):
     points: list[WorkPoint]
 
 
-def work_routes(backend: StoreBackend) -> APIRouter:
-    """Return the route of work."""
-    router = APIRouter(tags=["events"])
-
-    @router.get("/v1/work")
-    def show_work(caller: CurrentCaller, query: Annotated[WorkQuery, Query()]) -> WorkReport:
-        """Show queues, workers and rates, and the time from an event until its skills are
-        searchable. For callers that see all sources."""
-        return describe_work(backend, caller, query.hours)
-
-    return router
+router = APIRouter(tags=["events"])
 
 
-def describe_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkReport:
-    """Return the work of the deployment; raises HTTPException (403) for callers that may not see
-    all sources."""
+@router.get("/v1/work")
+def show_work(
+    backend: CurrentBackend, caller: CurrentCaller, query: Annotated[WorkQuery, Query()]
+) -> WorkReport:
+    """Show queues, workers and rates, and the time from an event until its skills are
+    searchable. For callers that see all sources."""
     if backend.find_visible_sources(caller.reader) is not None:
         raise HTTPException(403, "work is counted over all sources, which this token may not see")
-    now = time.time()
+    hours, now = query.hours, time.time()
     step = -(-hours * 3_600 // (_POINTS * 60)) * 60
     first = int(now // step + 1) * step - hours * 3_600 // step * step
     minutes = backend.journal.list_work_minutes(min(first, now - _LAST_SECONDS))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from workers.http.cursors import PageQuery
+from workers.http.models import ResponseModel
 
 
-class QualityModel(BaseModel):
+class QualityModel(ResponseModel):
     """Base class of the responses."""
 
-    model_config = ConfigDict(frozen=True, from_attributes=True)
+    model_config = ConfigDict(from_attributes=True)
 
 
 class MeasureData(QualityModel):

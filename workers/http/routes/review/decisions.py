@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from skills.events.ids import SkillId, SourceId
 from skills.skill_policy import check_rule_ids
 from workers.audit.log import get_local_principal
 from workers.audit.requests import note_object
-from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import PageQuery
+from workers.http.dependencies import CurrentBackend
+from workers.http.models import Reason, RequestModel, ResponseModel
 from workers.http.routes.revisions import RevisionComparison, Seq
-from workers.library.reasons import MAX_REASON_CHARACTERS
 from workers.library.review.decisions import ReviewDecision
 from workers.library.review.review_list import ReviewFilter, ReviewPlace, ReviewState
 from workers.library.revisions import describe_review
@@ -24,14 +24,10 @@ _MAX_LINES = 2_000
 _MAX_ITEMS = 1_000
 _PATH = "/v1/review"
 
-Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARACTERS)]
 
-
-class DecisionRequest(BaseModel):
+class DecisionRequest(RequestModel):
     """A decision about a skill. seq: of the revision; needed to approve and to reject; otherwise by
     default the published one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     decision: ReviewDecision
     skill_id: SkillId
@@ -39,10 +35,8 @@ class DecisionRequest(BaseModel):
     reason: Reason
 
 
-class Decision(BaseModel):
+class Decision(ResponseModel):
     """A decision that was carried out. withheld: why the revision is still kept out of bundles."""
-
-    model_config = ConfigDict(frozen=True)
 
     skill_id: str
     seq: int
@@ -52,22 +46,18 @@ class Decision(BaseModel):
     withheld: str | None
 
 
-class DecidedBy(BaseModel):
+class DecidedBy(ResponseModel):
     """The author, time and reason of a decision."""
-
-    model_config = ConfigDict(frozen=True)
 
     by: str
     at: str
     reason: str
 
 
-class ReviewEntry(BaseModel):
+class ReviewEntry(ResponseModel):
     """A skill that waits for a person's decision, or has one. level, rules: of its findings that
     count. finding: the gravest of these, null for an update and if none counts. published_seq: null
     while no revision is published."""
-
-    model_config = ConfigDict(frozen=True)
 
     skill_id: str
     about: Literal["findings", "update"]
@@ -80,12 +70,10 @@ class ReviewEntry(BaseModel):
     decision: DecidedBy | None
 
 
-class ReviewList(BaseModel):
+class ReviewList(ResponseModel):
     """A page of reviews by skill, first those about findings. truncated: whether there are more.
     next: path of the next page, null on the last one; a page may have fewer reviews than `limit`,
     or none, and not be the last."""
-
-    model_config = ConfigDict(frozen=True)
 
     reviews: list[ReviewEntry]
     truncated: bool
@@ -130,39 +118,12 @@ class ReviewDetail(BaseModel):
     change: RevisionComparison | None
 
 
-def review_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of reviews."""
-    router = APIRouter(tags=["reviews"])
-
-    @router.get(_PATH, response_model=ReviewList)
-    def list_reviews(query: Annotated[ReviewQuery, Query()]) -> dict[str, Any]:
-        """List skills that are withheld for findings, and updates that wait, with decisions."""
-        return list_review_page(backend, query)
-
-    @router.get("/v1/review/{skill_id:path}", response_model=ReviewDetail)
-    def get_review(skill_id: str, seq: Annotated[Seq | None, Query()] = None) -> dict[str, Any]:
-        """Show a skill under review: its findings, and the change of an update."""
-        return describe_one_review(backend, skill_id, seq)
-
-    @router.post(_PATH, response_model=Decision, status_code=201)
-    def decide(body: DecisionRequest, caller: CurrentCaller, request: Request) -> dict[str, Any]:
-        """Release or confirm a withheld skill, approve or reject an update."""
-        note_decision(request, body)
-        return backend.review_skill(
-            body.decision, body.skill_id, body.seq, get_principal(caller), body.reason
-        )
-
-    @router.delete("/v1/review/{skill_id:path}", status_code=204)
-    def reopen(skill_id: str) -> Response:
-        """Take back the decision about the present content of a skill; it waits again."""
-        backend.reopen_review(skill_id)
-        return Response(status_code=204)
-
-    return router
+router = APIRouter(tags=["reviews"])
 
 
-def list_review_page(backend: StoreBackend, query: ReviewQuery) -> dict[str, Any]:
-    """Return a page of reviews; for admins only."""
+@router.get(_PATH, response_model=ReviewList)
+def list_reviews(backend: CurrentBackend, query: Annotated[ReviewQuery, Query()]) -> dict[str, Any]:
+    """List skills that are withheld for findings, and updates that wait, with decisions."""
     after = _parse_place(query.decode_cursor(_PATH))
     page = backend.review_lister.find_page(query.to_filter(), after, query.limit)
     next_path = None
@@ -180,19 +141,33 @@ def _parse_place(text: str) -> ReviewPlace | None:
     return ReviewPlace(about, skill_id) if text else None
 
 
-def describe_one_review(backend: StoreBackend, skill_id: str, seq: int | None) -> dict[str, Any]:
-    """Return the review of a skill; for admins only. Raises NotFoundError if the skill or
-    revision does not exist, UsageError if no revision can be read."""
+@router.get("/v1/review/{skill_id:path}", response_model=ReviewDetail)
+def get_review(
+    backend: CurrentBackend, skill_id: str, seq: Annotated[Seq | None, Query()] = None
+) -> dict[str, Any]:
+    """Show a skill under review: its findings, and the change of an update."""
     data = describe_review(backend.revisions, skill_id, seq)
     if (change := data["change"]) is not None:
         change["diff"] = change["diff"][:_MAX_LINES]
     return data
 
 
-def note_decision(request: Request, decision: DecisionRequest) -> None:
-    """Note a decision for the audit record of a request, as the commands are recorded."""
-    seq = "" if decision.seq is None else f"@{decision.seq}"
-    note_object(request, f"{decision.skill_id}{seq}", f"review.{decision.decision.value}")
+@router.post(_PATH, response_model=Decision, status_code=201)
+def decide(
+    backend: CurrentBackend, caller: CurrentCaller, body: DecisionRequest, request: Request
+) -> dict[str, Any]:
+    """Release or confirm a withheld skill, approve or reject an update."""
+    # As the commands are recorded.
+    seq = "" if body.seq is None else f"@{body.seq}"
+    note_object(request, f"{body.skill_id}{seq}", f"review.{body.decision.value}")
+    principal = get_principal(caller)
+    return backend.review_skill(body.decision, body.skill_id, body.seq, principal, body.reason)
+
+
+@router.delete("/v1/review/{skill_id:path}", status_code=204)
+def reopen(backend: CurrentBackend, skill_id: str) -> None:
+    """Take back the decision about the present content of a skill; it waits again."""
+    backend.reopen_review(skill_id)
 
 
 def get_principal(caller: Caller) -> str:
