@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from config.errors import UsageError
 from skills.judgement import Judgement
 from skills.record import RevisionKey
 
@@ -38,6 +39,17 @@ class LinkType(StrEnum):
     def is_directed(self) -> bool:
         """Whether the direction of a link of this type matters."""
         return self in (LinkType.DEPENDENCY, LinkType.WORKFLOW)
+
+
+class LinkInput(StrEnum):
+    """Inputs of linking other than the library; the values are keys in the stores.
+
+    SETTINGS: verdicts of the language model that count, and groups of sources. OUTCOMES: outcomes
+    from which links are learned.
+    """
+
+    SETTINGS = "link_origin"
+    OUTCOMES = "learned_state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +139,15 @@ class CatalogEntry:
         return self.requested_seq > self.seq
 
 
+def check_same_source(source: Source, known: Source) -> None:
+    """Raise UsageError if a source has the id of a known one, but another kind or root."""
+    if (source.kind, source.root) != (known.kind, known.root):
+        raise UsageError(
+            f"source {known.source_id} is already {known.kind} {known.root}: "
+            "choose another id, or remove that source first"
+        )
+
+
 def complete_counts(
     states: Mapping[str, int],
     without_vectors: int,
@@ -211,6 +232,16 @@ class Publication:
     has_vectors: bool = False
     rules: tuple[str, ...] = ()
     has_scripts: bool | None = None
+
+
+class Withdrawal(NamedTuple):
+    """A pointer to withdraw, and the state of the skill afterwards, with its reason or ""."""
+
+    key: RevisionKey
+    source_id: str
+    path: str
+    state: SkillState
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class VisibleGraph:
 
     def list_sources(self) -> list[Source]:
         """See `Catalog`."""
-        return [one for one in self._graph.list_sources() if one.source_id in self._visible]
+        return self.read_access().sources
 
     def count_states_by_source(self, source_ids: Sequence[str]) -> dict[str, dict[SkillState, int]]:
         """See `Catalog`; a hidden source has no skills."""

@@ -11,6 +11,7 @@ from graph.entry_filter import EntryCount
 from graph.feature_codec import unpack_mentions, unpack_vector
 from graph.records import (
     Adjacency,
+    CatalogChanges,
     CatalogEntry,
     Link,
     LinkFeatures,
@@ -80,6 +81,19 @@ def count_from_row(row: tuple[Any, ...]) -> EntryCount:
 
 def _optional_bool(value: int | None) -> bool | None:
     return None if value is None else bool(value)
+
+
+def changes_from_rows(rows: Iterable[tuple[Any, ...]]) -> CatalogChanges:
+    """Convert the rows of the statement `changes`."""
+    now, pointers, relinked = 0, {}, set()
+    for kind, skill_id, number in rows:
+        if kind == 0:
+            now = number
+        elif kind == 1:
+            pointers[skill_id] = number
+        else:
+            relinked.add(skill_id)
+    return CatalogChanges(now, pointers, frozenset(relinked))
 
 
 def link_from_row(row: Iterable[Any]) -> Link:

@@ -14,7 +14,6 @@ from config.errors import UsageError
 from graph.entry_filter import EntryCount, EntryFilter
 from graph.named_statements import add_conditions
 from graph.neo4j import publish
-from graph.neo4j.publish import Withdrawal
 from graph.neo4j.rows import (
     ENTRY_CONDITIONS,
     entries_from_rows,
@@ -33,6 +32,8 @@ from graph.records import (
     SkillState,
     Source,
     SourceAccess,
+    Withdrawal,
+    check_same_source,
     complete_counts,
 )
 from skills.batches import batches
@@ -59,22 +60,9 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def save_source(self, source: Source) -> None:
-        same, kind, root = self._write(
-            "save_source",
-            source_id=source.source_id,
-            kind=source.kind,
-            root=source.root,
-            known=asdict(source) | {"licences": list(source.licences)},
-        )[0]
-        if not same:
-            raise UsageError(
-                f"source {source.source_id} is already {kind} {root}: "
-                "choose another id, or drop that source first"
-            )
-
-    @override
-    def list_sources(self) -> list[Source]:
-        return [source_from_row(row) for row in self._read("sources")]
+        values = asdict(source) | {"licences": list(source.licences)}
+        [(kind, root)] = self._write("save_source", source=values)
+        check_same_source(source, Source(source.source_id, kind, root))
 
     @override
     def read_access(self) -> SourceAccess:
@@ -90,7 +78,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def delete_source(self, source_id: str) -> None:
-        left = self._read("published_of_source", source_id=source_id)[0][0]
+        left = self.count_states_by_source([source_id])[source_id][SkillState.PUBLISHED]
         if left:
             raise UsageError(f"source {source_id} still has {left} skills: remove them first")
         while self._write("delete_file_signatures", source_id=source_id, limit=READ_BATCH)[0][0]:
@@ -146,12 +134,8 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def get_entries_under(self, source_id: str, path: str) -> list[CatalogEntry]:
-        if path:
-            rows = self._read("entry_at", source_id=source_id, path=path)[0][0]
-            name, more = "entries_below", {"below": f"{path}/"}
-        else:
-            rows = self._read("entry_at", source_id=source_id, path="")[0][0]
-            name, more = "entries_of_source", {}
+        rows = self._read("entry_at", source_id=source_id, path=path)[0][0]
+        name, more = ("entries_below", {"below": f"{path}/"}) if path else ("entries_of_source", {})
         for page in self._pages(name, source_id=source_id, **more):
             rows += page
         return sorted(entries_from_rows(rows), key=lambda entry: entry.skill_id)
@@ -204,20 +188,14 @@ class Neo4jCatalog(StatementRunner, Catalog):
             self._write("mark_unchanged", rows=list(rows))
 
     @override
-    def remove(self, keys: Sequence[RevisionKey]) -> list[str]:
-        withdrawals = []
-        for key in keys:
-            source_id, _, path = key.skill_id.partition(":")
-            withdrawals.append(Withdrawal(key, source_id, path, SkillState.REMOVED, ""))
-        return self._withdraw(withdrawals)
-
-    @override
-    def record_failures(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
-        self._withdraw([Withdrawal(*one[:3], SkillState.FAILED, one[3]) for one in failures])
-
-    @override
-    def record_held(self, held: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
-        self._withdraw([Withdrawal(*one[:3], SkillState.HELD, one[3]) for one in held])
+    def withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
+        newest = select_latest_revisions(withdrawals)
+        withdrawn: list[str] = []
+        for given in batches([newest[skill_id] for skill_id in sorted(newest)], WRITE_BATCH):
+            gone, touched = self._transact_with_locks(partial(publish.withdraw, given=given))
+            self._adjacency_cache.evict(touched)
+            withdrawn += gone
+        return withdrawn
 
     @override
     def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:
@@ -337,12 +315,3 @@ class Neo4jCatalog(StatementRunner, Catalog):
                 if skill_id is not None and linked:
                     rows.append(skill_id)
         return pointers, rows
-
-    def _withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
-        newest = select_latest_revisions(withdrawals)
-        withdrawn: list[str] = []
-        for given in batches([newest[skill_id] for skill_id in sorted(newest)], WRITE_BATCH):
-            gone, touched = self._transact_with_locks(partial(publish.withdraw, given=given))
-            self._adjacency_cache.evict(touched)
-            withdrawn += gone
-        return withdrawn

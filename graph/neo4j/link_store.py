@@ -24,6 +24,7 @@ from graph.records import (
     DismissedLink,
     Link,
     LinkFeatures,
+    LinkInput,
     LinkKey,
     LinkType,
     link_key,
@@ -78,20 +79,12 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
             self._transact(partial(publish.mark_for_linking, skill_ids=ids))
 
     @override
-    def get_link_origin(self) -> str:
-        return str(self._read("link_origin")[0][0])
+    def get_input_version(self, which: LinkInput) -> str:
+        return str(self._read("input_version", key=which.value)[0][0])
 
     @override
-    def set_link_origin(self, origin: str) -> None:
-        self._write("set_link_origin", origin=origin)
-
-    @override
-    def get_learned_state(self) -> str:
-        return str(self._read("learned_state")[0][0])
-
-    @override
-    def set_learned_state(self, state: str) -> None:
-        self._write("set_learned_state", state=state)
+    def set_input_version(self, which: LinkInput, version: str) -> None:
+        self._write("set_input_version", key=which.value, version=version)
 
     @override
     def dismiss_link(self, dismissed: DismissedLink) -> None:

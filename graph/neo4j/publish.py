@@ -25,7 +25,7 @@ from graph.records import (
     LinkType,
     Publication,
     RevisionScan,
-    SkillState,
+    Withdrawal,
     merge_duplicate_links,
 )
 from graph.skill_names import lookup_keys, normalise_name
@@ -42,16 +42,6 @@ class MissingLocksError(Exception):
     def __init__(self, skill_ids: Set[str]) -> None:
         super().__init__(f"{len(skill_ids)} skills were not locked")
         self.skill_ids = skill_ids
-
-
-class Withdrawal(NamedTuple):
-    """A pointer to withdraw, and the state of the skill afterwards."""
-
-    key: RevisionKey
-    source_id: str
-    path: str
-    state: SkillState
-    reason: str
 
 
 class _LockedSkill(NamedTuple):

@@ -60,7 +60,7 @@ _MAX_KEY_BYTES = 1_000
 
 
 def source_from_row(row: Sequence[Any]) -> Source:
-    """Convert a row of the statement `sources`."""
+    """Convert a row of the statement `source_access`."""
     return Source(*row[:6], *(tuple(row[6]), *row[7:]))
 
 
