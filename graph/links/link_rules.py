@@ -7,9 +7,10 @@ pure.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from os.path import commonprefix
 from typing import NamedTuple
 
 import numpy as np
@@ -94,8 +95,8 @@ def estimate_confidence(kind: LinkType, weight: float) -> float:
 class ResolvedNames(NamedTuple):
     """Skills to which names may refer.
 
-    by_name: published skills of the owner's source, by normalised name. by_skill_id: published
-    skills of any source that are declared by skill_id.
+    by_name: published skills of the owner's source, sorted, by normalised name. by_skill_id:
+    published skills of any source that are declared by skill_id.
     """
 
     by_name: Mapping[str, Sequence[str]]
@@ -240,7 +241,7 @@ def resolve_mention(features: LinkFeatures, mention: Mention, resolve: ResolvedN
         return mention.name
     for key in lookup_keys(mention.name):
         if candidates := resolve.by_name.get(key):
-            return min(candidates, key=lambda other: (_distance(features, other), other))
+            return _find_nearest(f"{features.source_id}:{features.path}", candidates)
     return None
 
 
@@ -264,17 +265,20 @@ def _is_far(owner: str, target: str, mention: Mention) -> bool:
     return min(map(len, ends)) > 1 and ends[0][0] != ends[1][0]
 
 
-def _distance(features: LinkFeatures, other: str) -> tuple[int, int]:
-    """Return the numbers of leading folders and leading characters that two paths share, negated.
+def _find_nearest(owner: str, candidates: Sequence[str]) -> str:
+    """Return the skill that shares most leading folders, then characters, then the first by id.
 
-    The characters matter if a mirror has flattened several folders into one.
+    The characters matter if a mirror has flattened several folders into one. candidates: skills of
+    the owner's source, sorted. Thousands may have the same name and mention each other.
     """
-    theirs = other[len(features.source_id) + 1 :]
-    folders = _shared(features.path.split("/"), theirs.split("/"))
-    return (-folders, -_shared(features.path, theirs))
-
-
-def _shared(one: Sequence[str], two: Sequence[str]) -> int:
-    """Return the number of leading parts that two sequences share."""
-    pairs = zip(one, two, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    # The neighbours in the order share most characters, and no other skill shares more folders.
+    place = bisect_left(candidates, owner)
+    around = candidates[max(place - 1, 0) : place + 1]
+    prefix = max((commonprefix((owner, one)) for one in around), key=len)  # noqa: RUF071 - by characters
+    first = bisect_left(candidates, prefix)
+    if candidates[first] != prefix and owner[len(prefix) :][:1] in ("", "/"):
+        # The prefix is a whole folder of the owner; skills in such a folder share it.
+        inside = bisect_left(candidates, f"{prefix}/")
+        if inside < len(candidates) and candidates[inside].startswith(f"{prefix}/"):
+            return candidates[inside]
+    return candidates[first]

@@ -216,10 +216,12 @@ class Linker:
             )
             whole.update(m.name for m in features.mentions if is_declared(m) and ":" in m.name)
         declared = self._graph.get_link_features(sorted(whole)) if whole else {}
-        return {
-            source_id: ResolvedNames(self._graph.find_by_name(source_id, sorted(keys)), declared)
-            for source_id, keys in names.items()
-        }
+        resolved = {}
+        for source_id, keys in names.items():
+            found = self._graph.find_by_name(source_id, sorted(keys))
+            by_name = {name: sorted(skill_ids) for name, skill_ids in found.items()}
+            resolved[source_id] = ResolvedNames(by_name, declared)
+        return resolved
 
 
 def _owners_of_changed_links(

@@ -61,7 +61,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
     @override
     def save_source(self, source: Source) -> None:
         values = asdict(source) | {"licences": list(source.licences)}
-        [(kind, root)] = self._write("save_source", source=values)
+        [(kind, root)] = self._write("save_source", known=values)
         check_same_source(source, Source(source.source_id, kind, root))
 
     @override

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from graph.neo4j.publish import RunNamed, mentioning_skills, require_locked
+from graph.neo4j.publish import RunNamed, find_mentioning, require_locked
 from graph.neo4j.rows import link_to_row, links_from_rows
 from graph.records import DismissedLink, Link, LinkKey
 
@@ -46,10 +46,10 @@ def dismiss_link(
 def restore_link(run: RunNamed, retried: bool, extra_locks: Set[str], key: LinkKey) -> bool:
     """Delete a dismissal and mark the skills that may own the link; False without a dismissal."""
     ends = sorted({key.source, key.target})
-    marked = {*ends} | mentioning_skills(run, dict(run("name_keys", ids=ends)))
+    marked = {*ends} | find_mentioning(run, map(tuple, run("name_keys", ids=ends)))
     locked = dict(run("lock", ids=sorted(marked | extra_locks)))
     # Skills that mention these names may have been added meanwhile.
-    mentioning = mentioning_skills(run, dict(run("name_keys", ids=ends)))
+    mentioning = find_mentioning(run, map(tuple, run("name_keys", ids=ends)))
     require_locked(mentioning, locked)
     found = run("restore_link", source=key.source, target=key.target, type=key.type.name)[0][0]
     if found:

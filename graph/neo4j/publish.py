@@ -13,7 +13,7 @@ lock in addition to those that are looked up.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from graph.feature_codec import pack_mentions, pack_vector
@@ -31,6 +31,7 @@ from graph.records import (
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
 from skills.record import RevisionKey
+from skills.skill_policy import get_source_id
 
 RunNamed = Callable[..., Rows]
 """Runs a statement by name, with keyword parameters, in the transaction."""
@@ -64,12 +65,12 @@ def publish(
     locked_skills = _lock(
         run,
         [(one.key.skill_id, one.source_id, one.path) for one in given],
-        _mentioning(run, _changed_names(given, before)) | extra_locks,
+        find_mentioning(run, _changed_names(given, before)) | extra_locks,
     )
     moved = [one for one in given if one.key.seq > locked_skills[one.key.skill_id].served]
     if moved:
         now = {skill_id: one.name for skill_id, one in locked_skills.items()}
-        marked = _mentioning(run, _changed_names(moved, now))
+        marked = find_mentioning(run, _changed_names(moved, now))
         require_locked(marked, locked_skills)
         _write_facts(run, moved)
         epoch = run("next_epoch")[0][0]
@@ -92,7 +93,7 @@ def withdraw(
     """
     ids = [one.key.skill_id for one in given]
     before: dict[str, str] = dict(run("name_keys", ids=ids))
-    others = _mentioning(run, _removed_names(before)) if before else set()
+    others = find_mentioning(run, before.items())
     others |= {other for (other,) in run("linked_skills", ids=sorted(before))} if before else set()
     own = [(one.key.skill_id, one.source_id, one.path) for one in given]
     locked_skills = _lock(run, own, others | extra_locks)
@@ -100,7 +101,7 @@ def withdraw(
     pointed = [one.key.skill_id for one in going if locked_skills[one.key.skill_id].seq]
     touched: set[str] = set()
     if pointed:
-        marked = _mentioning(run, _removed_names({one: locked_skills[one].name for one in pointed}))
+        marked = find_mentioning(run, ((one, locked_skills[one].name) for one in pointed))
         marked |= {owner for (owner,) in run("link_owners", ids=pointed)}
         require_locked(
             marked.union(other for (other,) in run("linked_skills", ids=pointed)), locked_skills
@@ -220,7 +221,7 @@ def _lock(
 
     own: (skill_id, source_id, path) of skills to lock. others: ids of further skills.
     """
-    rows = {skill_id: (skill_id, *_split_skill_id(skill_id)) for skill_id in others}
+    rows = {skill_id: (skill_id, *skill_id.partition(":")[::2]) for skill_id in others}
     rows |= {row[0]: row for row in own}
     found = run("lock_or_add", rows=[list(rows[skill_id]) for skill_id in sorted(rows)])
     return {row[0]: _LockedSkill(row[1], row[2], row[3] or "") for row in found}
@@ -233,47 +234,28 @@ def require_locked(skill_ids: Set[str], locked: Mapping[str, object]) -> None:
         raise MissingLocksError(late)
 
 
-def _split_skill_id(skill_id: str) -> tuple[str, str]:
-    source_id, _, path = skill_id.partition(":")
-    return source_id, path
-
-
-class _Names(NamedTuple):
-    """Names that appear or disappear, each with its source, and the skills' ids as names."""
-
-    names: list[list[str]]
-    keys: list[str]
-
-
-def _changed_names(given: Iterable[Publication], before: Mapping[str, str]) -> _Names:
-    """Return the names that these publications add or remove."""
-    names: set[tuple[str, str]] = set()
-    keys = set()
+def _changed_names(
+    given: Iterable[Publication], before: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (skill_id, name key) of the names that these publications add or remove."""
     for one in given:
         key, old = _name_key(one), before.get(one.key.skill_id, "")
         if key != old:
-            names.update((name, one.source_id) for name in (key, old) if name)
-            keys.add(index_key(normalise_name(one.key.skill_id)))
-    return _Names([list(name) for name in sorted(names)], sorted(keys))
+            yield one.key.skill_id, key
+            yield one.key.skill_id, old
 
 
-def _removed_names(before: Mapping[str, str]) -> _Names:
-    names = {(name, _split_skill_id(skill_id)[0]) for skill_id, name in before.items() if name}
-    keys = {index_key(normalise_name(skill_id)) for skill_id in before}
-    return _Names([list(name) for name in sorted(names)], sorted(keys))
+def find_mentioning(run: RunNamed, names: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the skills that mention any of these skills, by name or by id.
 
-
-def mentioning_skills(run: RunNamed, name_keys: Mapping[str, str]) -> set[str]:
-    """Return the skills that mention any of these (skill_id -> name key), by name or by id."""
-    return _mentioning(run, _removed_names(name_keys))
-
-
-def _mentioning(run: RunNamed, names: _Names) -> set[str]:
-    """Return the skills that mention any of these names."""
-    if not names.keys:
+    names: (skill_id, name key); an empty name is not looked up.
+    """
+    changed = set(names)
+    if not changed:
         return set()
-    found = run("find_mentioning", names=names.names, keys=names.keys)
-    return {skill_id for (skill_id,) in found}
+    keys = sorted({index_key(normalise_name(skill_id)) for skill_id, _ in changed})
+    pairs = sorted([name, get_source_id(skill_id)] for skill_id, name in changed if name)
+    return {skill_id for (skill_id,) in run("find_mentioning", names=pairs, keys=keys)}
 
 
 def _name_key(one: Publication) -> str:

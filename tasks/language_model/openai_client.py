@@ -29,7 +29,7 @@ from tasks.language_model.endpoint.chat_completion import (
     error_message,
     read_reply,
 )
-from tasks.language_model.endpoint.event_loop import SHARED_EVENT_LOOP, EventLoopThread
+from tasks.language_model.endpoint.event_loop import EventLoopThread
 from tasks.language_model.endpoint.refusals import (
     KEY_FILE,
     RateLimitError,
@@ -100,10 +100,10 @@ class _Works(BaseModel):
 class OpenAILanguageModel(LanguageModel):
     """A model behind `/chat/completions`.
 
-    All clients of a process share one thread with an event loop, in which calls run and are
-    cancelled at their deadline; the endpoint sees the connection close. The state of an endpoint
-    (what it enforces, pauses, failures) is kept per endpoint and model. The key is read once, here.
-    Raises MisconfiguredError if its file cannot be used.
+    Calls run in a thread with an event loop, and are cancelled at their deadline; the endpoint sees
+    the connection close. The state of an endpoint (what it enforces, pauses, failures) is kept per
+    endpoint and model. The key is read once, here. Raises MisconfiguredError if its file cannot be
+    used.
     """
 
     def __init__(self, settings: LanguageModelSettings) -> None:
@@ -173,7 +173,7 @@ class OpenAILanguageModel(LanguageModel):
             try:
                 connection.thread.submit(connection.close()).result(_CLOSE_SECONDS)
             finally:
-                SHARED_EVENT_LOOP.release(connection.thread)
+                connection.thread.stop()
 
     @property
     def _state(self) -> EndpointState:
@@ -218,8 +218,9 @@ class OpenAILanguageModel(LanguageModel):
                 )
                 _ = client.chat.completions  # imports its module, outside of any deadline
                 slots = asyncio.Semaphore(settings.concurrency)
-                thread = SHARED_EVENT_LOOP.acquire()
-                found = self._connection = _Connection(os.getpid(), thread, client, slots)
+                found = self._connection = _Connection(
+                    os.getpid(), EventLoopThread(), client, slots
+                )
             return found
 
     async def _run(

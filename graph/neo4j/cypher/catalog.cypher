@@ -18,10 +18,10 @@ MATCH (m:Meta {key: 'seq'}) RETURN m.value
 MATCH (m:Meta {key: 'epoch'}) SET m.value = m.value + 1 RETURN m.value
 
 // name: save_source
-MERGE (s:Source {source_id: $source.source_id})
-ON CREATE SET s.kind = $source.kind, s.root = $source.root
-WITH s, s.kind = $source.kind AND s.root = $source.root AS same
-FOREACH (_ IN CASE WHEN same THEN [1] ELSE [] END | SET s += $source)
+MERGE (s:Source {source_id: $known.source_id})
+ON CREATE SET s.kind = $known.kind, s.root = $known.root
+WITH s, s.kind = $known.kind AND s.root = $known.root AS same
+FOREACH (_ IN CASE WHEN same THEN [1] ELSE [] END | SET s += $known)
 RETURN s.kind, s.root
 
 // name: source_access

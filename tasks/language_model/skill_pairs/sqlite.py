@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 from typing_extensions import override
@@ -19,8 +19,6 @@ from tasks.language_model.skill_pairs.protocol import (
     PairVerdict,
     RejectedPair,
     SkillPairStore,
-    find_compared_pairs,
-    first_reasons,
 )
 
 _TABLES = """
@@ -151,13 +149,7 @@ class SqliteSkillPairs(SkillPairStore):
         return (content_hash for (content_hash,) in rows)
 
     @override
-    def record(
-        self,
-        query_key: str,
-        rejections: Sequence[tuple[str, RejectionReason]],
-        compared: Sequence[ComparedPair] = (),
-    ) -> None:
-        pairs = find_compared_pairs(first_reasons(rejections), compared)
+    def record(self, query_key: str, compared: Set[ComparedPair]) -> None:
         with self._file.transaction() as connection:
             row = connection.execute(
                 "INSERT OR IGNORE INTO rejecting_queries (query_key) VALUES (?) RETURNING number",
@@ -168,7 +160,7 @@ class SqliteSkillPairs(SkillPairStore):
             (number,) = row
             connection.executemany(
                 "INSERT INTO compared_pairs VALUES (?, ?, ?, ?)",
-                [(one, other, reason.value, number) for one, other, reason in sorted(pairs)],
+                [(one, other, reason.value, number) for one, other, reason in sorted(compared)],
             )
             oldest = (number - protocol.MAX_QUERIES,)
             connection.execute("DELETE FROM compared_pairs WHERE number <= ?", oldest)
