@@ -344,6 +344,10 @@ class Adjacency:
     totals: Mapping[tuple[LinkType, bool], float]
 
 
+NO_LINKS = Adjacency((), {})
+"""Row of a skill without links."""
+
+
 class CatalogChanges(NamedTuple):
     """Changes after an epoch, up to `epoch`.
 

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 from graph.entry_filter import EntryCount, EntryFilter
 from graph.protocol import SkillGraph
 from graph.records import (
+    NO_LINKS,
     Adjacency,
     CatalogChanges,
     CatalogEntry,
@@ -146,7 +147,7 @@ class VisibleGraph:
 
     def _restrict(self, skill_id: str, row: Adjacency, fan_out: int) -> Adjacency:
         if not self._sees(skill_id):
-            return Adjacency((), {})
+            return NO_LINKS
         kept = tuple(one for one in row.neighbours if self._sees(one.skill_id))
         totals: defaultdict[tuple[LinkType, bool], float] = defaultdict(float)
         for one in kept:

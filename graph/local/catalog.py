@@ -17,7 +17,6 @@ from graph.local.rows import (
     ENTRY_CONDITIONS,
     changes_from_rows,
     count_from_row,
-    entry_from_row,
     source_from_row,
     to_json_array,
 )
@@ -37,6 +36,7 @@ from graph.records import (
     check_same_source,
     complete_counts,
 )
+from graph.row_codec import entry_from_row
 from skills.judgement import Judgement, judgements_from_json
 from skills.record import RevisionKey, select_latest_revisions
 

@@ -14,7 +14,6 @@ from graph.local.rows import (
     LinkEnd,
     adjacency_from_ends,
     changes_from_rows,
-    features_from_row,
     link_from_row,
     to_json_array,
 )
@@ -30,6 +29,7 @@ from graph.records import (
     LinkType,
     link_key,
 )
+from graph.row_codec import features_from_row
 from graph.skill_names import normalise_name
 
 _MAX_FOLLOWED_EPOCHS = 200

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from graph.feature_codec import pack_mentions, pack_vector
 from graph.local.rows import to_json_array
 from graph.records import (
     Link,
@@ -22,6 +21,7 @@ from graph.records import (
     Withdrawal,
     merge_duplicate_links,
 )
+from graph.row_codec import pack_mentions, pack_vector, published_values
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
 from skills.record import RevisionKey
@@ -260,23 +260,12 @@ def _write_pointer(
 ) -> None:
     changed = {
         "id": row,
-        "name": publication.name,
         "name_key": name_key,
-        "description": publication.description,
         "seq": publication.key.seq,
-        "content_hash": publication.content_hash,
-        "warnings": publication.warnings,
-        "safety_level": publication.safety_level,
-        "scanner": publication.scanner_version,
-        "tokens": publication.tokens,
-        "language": publication.language,
-        "licence": publication.licence,
-        "has_scripts": publication.has_scripts,
         "vectors": publication.has_vectors,
-        "updated": time.time(),
         "epoch": transaction.epoch,
     }
-    transaction.run("publish", changed)
+    transaction.run("publish", published_values(publication) | changed)
 
 
 def _write_mentions(transaction: Transaction, row: int, publication: Publication) -> None:

@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from graph.neo4j import dismissed_links, publish
 from graph.neo4j.rows import (
-    EMPTY_ADJACENCY,
     adjacency_from_row,
     features_from_rows,
     index_key,
@@ -20,6 +19,7 @@ from graph.neo4j.rows import (
 from graph.neo4j.statements import READ_BATCH, StatementRunner
 from graph.protocol import LinkStore
 from graph.records import (
+    NO_LINKS,
     Adjacency,
     DismissedLink,
     Link,
@@ -49,7 +49,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         found, version = self._adjacency_cache.get_many(skill_ids, fan_out)
         missing = [skill_id for skill_id in dict.fromkeys(skill_ids) if skill_id not in found]
         if missing:
-            read = dict.fromkeys(missing, EMPTY_ADJACENCY)
+            read = dict.fromkeys(missing, NO_LINKS)
             for skill_id, ends, totals in self._read("adjacency", ids=missing, fan_out=fan_out):
                 read[skill_id] = adjacency_from_row(ends, totals)
             self._adjacency_cache.put_many(read, fan_out, version)

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from graph.feature_codec import pack_mentions, pack_vector
 from graph.neo4j.client import Rows
 from graph.neo4j.rows import index_key, link_to_row, links_from_rows
 from graph.records import (
@@ -28,6 +27,7 @@ from graph.records import (
     Withdrawal,
     merge_duplicate_links,
 )
+from graph.row_codec import pack_mentions, pack_vector, published_values
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
 from skills.record import RevisionKey
@@ -263,23 +263,15 @@ def _name_key(one: Publication) -> str:
 
 
 def _published_properties(one: Publication) -> dict[str, Any]:
-    shown = {
+    values = published_values(one)
+    # Empty values are not stored; False is known, unlike null.
+    shown = {name: value if value or value is False else None for name, value in values.items()}
+    shown |= {
         "source_id": one.source_id,
         "path": one.path,
-        "name": one.name,
         "name_key": _name_key(one) or None,
-        "description": one.description or None,
-        "content_hash": one.content_hash,
         "reason": None,
-        "warnings": one.warnings or None,
-        "safety_level": one.safety_level or None,
-        "scanner": one.scanner_version or None,
-        "tokens": one.tokens or None,
-        "language": one.language or None,
-        "licence": one.licence or None,
-        "has_scripts": one.has_scripts,
         "scanned_seq": None if one.has_scripts is None else one.key.seq,
-        "updated": time.time(),
     }
     return {
         "skill_id": one.key.skill_id,

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from config.errors import PermanentError, TransientError, UsageError
-from graph.feature_codec import pack_vector, unpack_vector
 from graph.local import database as sqlite_store
 from graph.local.store import SqliteSkillGraph
 from graph.records import Link, LinkType, Publication, Source
+from graph.row_codec import pack_vector, unpack_vector
 from skills.record import RevisionKey
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from config.errors import PermanentError
 from config.server_settings import ServerSettings
-from search.elastic.caches import LRUCache, VectorCache
 from search.elastic.candidate_search import parse_hits, search_body
 from search.elastic.connection import BulkOperation, ElasticsearchConnection
 from search.elastic.document_codec import (
@@ -24,9 +23,11 @@ from search.elastic.document_codec import (
 )
 from search.elastic.index_sets import INDEX_KINDS, IndexIdentity, index_definition, set_name
 from search.elastic.merging import parse_shards
+from search.elastic.vector_cache import VectorCache
 from search.protocol import TEXT_FIELDS, Filters, LexicalSearch, SkillDocument, VectorSearch
 from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
 from search.text.tokens import tokenize
+from skills.lru_cache import LRUCache
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 
@@ -206,7 +207,7 @@ class TestCaches:
         assert list(cache.get([key(str(n)) for n in range(3)])) == [key("2")]
 
     def test_what_was_used_longest_ago_goes_first(self) -> None:
-        cache: LRUCache[str] = LRUCache(10)
+        cache: LRUCache[RevisionKey, str] = LRUCache(10)
         for name in "abc":
             cache.put(key(name), name, 4)
         assert cache.get([key("a"), key("b"), key("c")]) == {key("b"): "b", key("c"): "c"}
