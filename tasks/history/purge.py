@@ -102,8 +102,14 @@ def _purge(
     if source is not None and source.kind == "git":
         delete_mirror(source.source_id, stores.settings)
     written = (stores.index, stores.history, stores.reviews, journal, stores.evaluations, graph)
+    failures: list[TransientError] = []
     for store in written:
-        store.overwrite_deleted()
+        try:
+            store.overwrite_deleted()
+        except TransientError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
     return report | {"comes_back": _find_in_source(stores.settings, source, skill_id)}
 
 

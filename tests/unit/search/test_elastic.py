@@ -22,7 +22,7 @@ from search.elastic.document_codec import (
     vectors_record,
 )
 from search.elastic.index_sets import INDEX_KINDS, IndexIdentity, index_definition, set_name
-from search.elastic.merging import parse_shards
+from search.elastic.merging import ShardStatus, parse_shards
 from search.elastic.vector_cache import VectorCache
 from search.protocol import TEXT_FIELDS, Filters, LexicalSearch, SkillDocument, VectorSearch
 from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
@@ -232,7 +232,8 @@ def test_a_merge_waits_for_the_leases_of_copies_that_are_there() -> None:
         "seq_no": {"max_seq_no": 10, "local_checkpoint": 10, "global_checkpoint": 10},
         "retention_leases": {"primary_term": 1, "version": 2, "leases": leases},
     }
-    assert list(parse_shards({"x": {"shards": {"0": [copy]}}})) == [(("x", "0"), 10, 11)]
+    expected = ShardStatus(("x", "0"), 10, 11, frozenset({"DK96E_luRoiX5I6cCgX-YA"}))
+    assert list(parse_shards({"x": {"shards": {"0": [copy]}}})) == [expected]
     follower = {"id": "another-cluster-following", "retaining_seq_no": 7}
     leases.append(follower)
-    assert list(parse_shards({"x": {"shards": {"0": [copy]}}})) == [(("x", "0"), 10, 7)]
+    assert list(parse_shards({"x": {"shards": {"0": [copy]}}})) == [expected._replace(needed=7)]
