@@ -293,6 +293,11 @@ class Link:
         """The key of the link; the ends of an undirected type are sorted."""
         return link_key(self.source, self.target, self.type)
 
+    @property
+    def owned_key(self) -> tuple[str, str, str, LinkType]:
+        """Owner, source, target and type: the stores have one link of each."""
+        return (self.owner, self.source, self.target, self.type)
+
 
 @dataclass(frozen=True, slots=True)
 class DismissedLink:
@@ -317,7 +322,7 @@ def merge_duplicate_links(links: Iterable[Link]) -> list[Link]:
     """Keep one link per owner, source, target and type: the heaviest; on a tie, the first by
     evidence."""
     ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
-    return list({(link.owner, *link.ends, link.type): link for link in ordered}.values())
+    return list({link.owned_key: link for link in ordered}.values())
 
 
 class Neighbour(NamedTuple):

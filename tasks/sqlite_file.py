@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from config.errors import PermanentError, TransientError
 
@@ -69,6 +70,11 @@ class SqliteFile:
         """
         with self.lock, self._translating("read"):
             yield self.connection
+
+    def read(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement; raises as `reading` does."""
+        with self.reading() as connection:
+            return connection.execute(statement, values).fetchall()
 
     @contextmanager
     def transaction(self, durable: bool = False) -> Iterator[sqlite3.Connection]:

@@ -236,8 +236,8 @@ def _owners_of_changed_links(
     owners: set[str] = set()
     for skill_id in skill_ids:
         wanted = wanted_links.get(skill_id, ())
-        known = {_owned_key(one): one for one in current_links[skill_id]}
-        owners.update(one.owner for one in wanted if _is_missing(one, known.get(_owned_key(one))))
+        known = {one.owned_key: one for one in current_links[skill_id]}
+        owners.update(one.owner for one in wanted if _is_missing(one, known.get(one.owned_key)))
         stored = {one for one in current_links[skill_id] if is_from_verdict(one) or is_learned(one)}
         owners.update(one.owner for one in stored.difference(wanted))
     return owners
@@ -251,10 +251,6 @@ def _is_missing(wanted: Link, stored: Link | None) -> bool:
     if stored is None or stored.weight < wanted.weight:
         return True
     return is_learned(wanted) and is_learned(stored) and stored != wanted
-
-
-def _owned_key(link: Link) -> tuple[str, str, str, LinkType]:
-    return (link.owner, link.source, link.target, link.type)
 
 
 def is_from_verdict(link: Link) -> bool:

@@ -100,7 +100,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         self, source_id: str, seen: Mapping[str, str], gone: Iterable[str]
     ) -> None:
         for paths in batches(sorted(set(gone)), _SIGNATURES_PER_WRITE):
-            self._write("forget_file_signatures", source_id=source_id, paths=list(paths))
+            self._write("forget_file_signatures", source_id=source_id, paths=paths)
         for rows in batches(sorted(seen.items()), _SIGNATURES_PER_WRITE):
             self._write(
                 "save_file_signatures", source_id=source_id, rows=[list(row) for row in rows]
@@ -121,7 +121,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         return [
             entry
             for ids in batches(sorted(set(skill_ids)), READ_BATCH)
-            for entry in entries_from_rows(self._read("entries", ids=list(ids))[0][0])
+            for entry in entries_from_rows(self._read("entries", ids=ids)[0][0])
         ]
 
     @override
@@ -185,7 +185,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         for rows in batches(
             sorted(([*key, seen] for key, seen in pairs), key=lambda row: row[:2]), WRITE_BATCH
         ):
-            self._write("mark_unchanged", rows=list(rows))
+            self._write("mark_unchanged", rows=rows)
 
     @override
     def withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:

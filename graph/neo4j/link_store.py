@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 
 from typing_extensions import override
 
@@ -60,17 +61,17 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     def get_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         found: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
         for ids in batches(list(found), _SKILLS_PER_READ):
-            for skill_id, links in self._read("links", ids=list(ids)):
+            for skill_id, links in self._read("links", ids=ids):
                 found[skill_id] = links_from_rows(links)
         for links in found.values():
-            links.sort(key=_by_owner)
+            links.sort(key=attrgetter("owned_key"))
         return found
 
     @override
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         ids = list(dict.fromkeys(skill_ids))
         [(links,)] = self._read("links_among", ids=ids)
-        return sorted(links_from_rows(links), key=_by_source)
+        return sorted(links_from_rows(links), key=attrgetter("source", "target", "type", "owner"))
 
     # -- linking
     @override
@@ -116,7 +117,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     def get_link_features(self, skill_ids: Sequence[str]) -> dict[str, LinkFeatures]:
         found: dict[str, LinkFeatures] = {}
         for ids in batches(list(dict.fromkeys(skill_ids)), _SKILLS_PER_READ):
-            found |= features_from_rows(self._read("link_features", ids=list(ids))[0][0])
+            found |= features_from_rows(self._read("link_features", ids=ids)[0][0])
         return found
 
     @override
@@ -124,7 +125,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         keys = {index_key(name): name for name in map(normalise_name, names)}
         found: defaultdict[str, list[str]] = defaultdict(list)
         for asked in batches(sorted(keys), READ_BATCH):
-            rows = self._read("find_by_name", source_id=source_id, keys=list(asked))
+            rows = self._read("find_by_name", source_id=source_id, keys=asked)
             for key, skill_id in filter(is_complete, rows):
                 found[keys[key]].append(skill_id)
         return dict(found)
@@ -133,7 +134,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     def get_owned_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         found: dict[str, list[Link]] = {}
         for ids in batches(list(dict.fromkeys(skill_ids)), _SKILLS_PER_READ):
-            published = self._read("published", ids=list(ids))[0][0]
+            published = self._read("published", ids=ids)[0][0]
             found |= {skill_id: [] for skill_id in published}
             for owner, links in self._read("owned", ids=published):
                 found[owner] = links_from_rows([owner, *values] for values in links)
@@ -145,7 +146,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     ) -> dict[str, float]:
         found: dict[str, float] = {}
         for ids in batches(list(dict.fromkeys(skill_ids)), READ_BATCH):
-            rows = self._read(f"min_link_weight_{kind}", ids=list(ids), count=count)
+            rows = self._read(f"min_link_weight_{kind}", ids=ids, count=count)
             found.update((owner, float(weight)) for owner, weight in filter(is_complete, rows))
         return found
 
@@ -176,11 +177,3 @@ def _split_by_owner(links: Mapping[str, Sequence[Link]]) -> Iterable[dict[str, S
         size += len(links[owner])
     if batch:
         yield batch
-
-
-def _by_owner(link: Link) -> tuple[str, ...]:
-    return (link.owner, link.source, link.target, link.type)
-
-
-def _by_source(link: Link) -> tuple[str, ...]:
-    return (link.source, link.target, link.type, link.owner)

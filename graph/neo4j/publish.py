@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from graph.neo4j.client import Rows
@@ -155,10 +156,10 @@ def replace_links(
         wanted.update(merge_duplicate_links(kept))
     gone, new = stored - wanted, wanted - stored
     require_locked({end for link in gone for end in link.ends}, locked_skills)
-    if gone:
-        run("delete_links", rows=[link_to_row(link) for link in sorted(gone, key=_link_order)])
-    if new:
-        run("add_links", rows=[link_to_row(link) for link in sorted(new, key=_link_order)])
+    for name, changed in (("delete_links", gone), ("add_links", new)):
+        if changed:
+            ordered = sorted(changed, key=attrgetter("owned_key"))
+            run(name, rows=[link_to_row(link) for link in ordered])
     touched = {end for link in gone | new for end in link.ends}
     if touched or incomplete:
         epoch = run("next_epoch")[0][0]
@@ -335,7 +336,3 @@ def _write_rules(run: RunNamed, rules: Mapping[RevisionKey, Sequence[str]]) -> N
     rows = [[rule, *key] for key, names in rules.items() for rule in names]
     if rows:
         run("put_finding_rules", rows=rows)
-
-
-def _link_order(link: Link) -> tuple[str, ...]:
-    return (link.owner, link.source, link.target, link.type)

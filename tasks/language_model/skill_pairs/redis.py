@@ -211,10 +211,6 @@ class RedisSkillPairs(RedisStore, SkillPairStore):
             rewrite_log(client)
         return deleted
 
-    @override
-    def close(self) -> None:
-        self._client.close()
-
 
 def _verdicts(kind: RefinementKind, content_hash: str) -> str:
     return f"{_VERDICTS}{kind.model}:{kind.version}:{content_hash}"

@@ -80,24 +80,22 @@ class SqliteSkillPairs(SkillPairStore):
 
     @override
     def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT one, other, one_id, other_id FROM pair_verdicts "
-                "WHERE model = ? AND version = ? AND asker = ? AND type IS NULL "
-                "ORDER BY place, one, other",
-                (kind.model, kind.version, asker),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT one, other, one_id, other_id FROM pair_verdicts "
+            "WHERE model = ? AND version = ? AND asker = ? AND type IS NULL "
+            "ORDER BY place, one, other",
+            (kind.model, kind.version, asker),
+        )
         return [AskedPair((row[0], row[1]), (row[2], row[3])) for row in rows]
 
     @override
     def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT v.one, v.other FROM json_each(?) p JOIN pair_verdicts v "
-                "ON v.one = p.value ->> 0 AND v.other = p.value ->> 1 "
-                "WHERE v.model = ? AND v.version = ?",
-                (json.dumps(pairs), kind.model, kind.version),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT v.one, v.other FROM json_each(?) p JOIN pair_verdicts v "
+            "ON v.one = p.value ->> 0 AND v.other = p.value ->> 1 "
+            "WHERE v.model = ? AND v.version = ?",
+            (json.dumps(pairs), kind.model, kind.version),
+        )
         return {(one, other) for one, other in rows}
 
     @override
@@ -139,13 +137,12 @@ class SqliteSkillPairs(SkillPairStore):
 
     @override
     def list_linked(self, kind: RefinementKind) -> Iterator[str]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT one FROM pair_verdicts WHERE model = ?1 AND version = ?2 AND type != '' "
-                "UNION SELECT other FROM pair_verdicts "
-                "WHERE model = ?1 AND version = ?2 AND type != ''",
-                (kind.model, kind.version),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT one FROM pair_verdicts WHERE model = ?1 AND version = ?2 AND type != '' "
+            "UNION SELECT other FROM pair_verdicts "
+            "WHERE model = ?1 AND version = ?2 AND type != ''",
+            (kind.model, kind.version),
+        )
         return (content_hash for (content_hash,) in rows)
 
     @override
@@ -168,13 +165,12 @@ class SqliteSkillPairs(SkillPairStore):
 
     @override
     def list_rejected_pairs(self, min_queries: int, limit: int) -> list[RejectedPair]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT one, other, reason, count(*) AS queries FROM compared_pairs "
-                "GROUP BY one, other, reason HAVING queries >= ? "
-                "ORDER BY queries DESC, one, other, reason LIMIT ?",
-                (min_queries, limit),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT one, other, reason, count(*) AS queries FROM compared_pairs "
+            "GROUP BY one, other, reason HAVING queries >= ? "
+            "ORDER BY queries DESC, one, other, reason LIMIT ?",
+            (min_queries, limit),
+        )
         return [
             RejectedPair((one, other), RejectionReason(reason), queries)
             for one, other, reason, queries in rows
