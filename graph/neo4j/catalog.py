@@ -203,8 +203,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def list_awaiting_vectors(self, limit: int) -> list[RevisionKey]:
-        (found,) = self._read("awaiting_vectors", limit=limit)
-        return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
+        return self._keys("awaiting_vectors", limit=limit)
 
     @override
     def mark_vectors_stored(self, keys: Sequence[RevisionKey]) -> None:
@@ -213,8 +212,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def list_awaiting_embedding(self, limit: int) -> list[RevisionKey]:
-        (found,) = self._read("awaiting_embedding", limit=limit)
-        return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
+        return self._keys("awaiting_embedding", limit=limit)
 
     @override
     def mark_embedded(self, keys: Sequence[RevisionKey]) -> None:
@@ -223,8 +221,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
-        (found,) = self._read("scanned_before", scanner=scanner_version, limit=limit)
-        return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
+        return self._keys("scanned_before", scanner=scanner_version, limit=limit)
 
     @override
     def save_scans(self, scans: Mapping[RevisionKey, RevisionScan], scanner_version: int) -> None:
@@ -315,3 +312,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
                 if skill_id is not None and linked:
                     rows.append(skill_id)
         return pointers, rows
+
+    def _keys(self, name: str, **parameters: object) -> list[RevisionKey]:
+        [(ids, seqs)] = self._read(name, **parameters)
+        return [RevisionKey(*pair) for pair in zip(ids, seqs, strict=True)]
