@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from config.errors import UsageError
 from graph.entry_filter import EntryCount, EntryFilter
-from graph.local.publish import Arguments, publish, save_judgements, save_scan, withdraw
 from graph.local.rows import (
     ENTRY_COLUMNS,
     ENTRY_CONDITIONS,
@@ -21,6 +20,7 @@ from graph.local.rows import (
     to_json_array,
 )
 from graph.local.statements import StatementRunner
+from graph.local.transactions import Arguments, publish, save_judgements, save_scan, withdraw
 from graph.named_statements import add_conditions
 from graph.protocol import Catalog
 from graph.records import (

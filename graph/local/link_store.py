@@ -9,7 +9,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from graph.local.publish import dismiss_link, replace_links, restore_link
 from graph.local.rows import (
     LinkEnd,
     adjacency_from_ends,
@@ -18,6 +17,7 @@ from graph.local.rows import (
     to_json_array,
 )
 from graph.local.statements import StatementRunner
+from graph.local.transactions import dismiss_link, replace_links, restore_link
 from graph.protocol import LinkStore
 from graph.records import (
     Adjacency,

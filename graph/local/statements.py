@@ -8,7 +8,7 @@ from typing import Any
 
 from graph.adjacency_cache import CACHED_ROWS, AdjacencyCache
 from graph.local.database import Database
-from graph.local.publish import Arguments, Transaction
+from graph.local.transactions import Arguments, Transaction
 from graph.named_statements import load_statements
 
 

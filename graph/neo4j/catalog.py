@@ -13,7 +13,7 @@ from typing_extensions import override
 from config.errors import UsageError
 from graph.entry_filter import EntryCount, EntryFilter
 from graph.named_statements import add_conditions
-from graph.neo4j import publish
+from graph.neo4j import transactions
 from graph.neo4j.rows import (
     ENTRY_CONDITIONS,
     entries_from_rows,
@@ -173,7 +173,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         newest = select_latest_revisions(publications)
         moved: list[RevisionKey] = []
         for given in batches([newest[skill_id] for skill_id in sorted(newest)], WRITE_BATCH):
-            moved += self._transact_with_locks(partial(publish.publish, given=given))
+            moved += self._transact_with_locks(partial(transactions.publish, given=given))
         return moved
 
     @override
@@ -192,7 +192,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         newest = select_latest_revisions(withdrawals)
         withdrawn: list[str] = []
         for given in batches([newest[skill_id] for skill_id in sorted(newest)], WRITE_BATCH):
-            gone, touched = self._transact_with_locks(partial(publish.withdraw, given=given))
+            gone, touched = self._transact_with_locks(partial(transactions.withdraw, given=given))
             self._adjacency_cache.evict(touched)
             withdrawn += gone
         return withdrawn
@@ -227,7 +227,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
     def save_scans(self, scans: Mapping[RevisionKey, RevisionScan], scanner_version: int) -> None:
         for given in batches(sorted(scans.items()), WRITE_BATCH):
             self._transact(
-                partial(publish.save_scans, scans=given, scanner_version=scanner_version)
+                partial(transactions.save_scans, scans=given, scanner_version=scanner_version)
             )
 
     @override
@@ -243,7 +243,9 @@ class Neo4jCatalog(StatementRunner, Catalog):
         self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
     ) -> None:
         for given in batches([(key, *judgements[key]) for key in sorted(judgements)], WRITE_BATCH):
-            self._transact_with_locks(partial(publish.save_judgements, model=model, given=given))
+            self._transact_with_locks(
+                partial(transactions.save_judgements, model=model, given=given)
+            )
 
     @override
     def increment_uses(self, skill_ids: Sequence[str]) -> None:

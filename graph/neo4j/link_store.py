@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from typing_extensions import override
 
-from graph.neo4j import dismissed_links, publish
+from graph.neo4j import transactions
 from graph.neo4j.rows import (
     adjacency_from_row,
     features_from_rows,
@@ -77,7 +77,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     @override
     def mark_for_linking(self, skill_ids: Sequence[str]) -> None:
         for ids in batches(sorted(set(skill_ids)), _MARKS_PER_WRITE):
-            self._transact(partial(publish.mark_for_linking, skill_ids=ids))
+            self._transact(partial(transactions.mark_for_linking, skill_ids=ids))
 
     @override
     def get_input_version(self, which: LinkInput) -> str:
@@ -89,9 +89,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
 
     @override
     def dismiss_link(self, dismissed: DismissedLink) -> None:
-        touched = self._transact_with_locks(
-            partial(dismissed_links.dismiss_link, dismissed=dismissed)
-        )
+        touched = self._transact_with_locks(partial(transactions.dismiss_link, dismissed=dismissed))
         self._adjacency_cache.evict(touched)
 
     @override
@@ -106,7 +104,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     @override
     def restore_link(self, key: LinkKey) -> bool:
         key = link_key(*key)
-        return self._transact_with_locks(partial(dismissed_links.restore_link, key=key))
+        return self._transact_with_locks(partial(transactions.restore_link, key=key))
 
     @override
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
@@ -157,7 +155,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         """Replaces the links of one owner in one transaction. Marks are cleared last, so that an
         interrupted call is repeated as a whole."""
         for some in _split_by_owner(links):
-            touched = self._transact_with_locks(partial(publish.replace_links, links=some))
+            touched = self._transact_with_locks(partial(transactions.replace_links, links=some))
             self._adjacency_cache.evict(touched)
         for rows in batches(sorted(marks), _MARKS_PER_WRITE):
             self._write("clear_marks", rows=[list(row) for row in rows])

@@ -1,7 +1,4 @@
-"""Writes of the embedded store: publishing and withdrawing skills, replacing links, marks.
-
-Everything here runs inside a write transaction of the caller.
-"""
+"""Transactions of the embedded store: publishing and withdrawing skills, changing links."""
 
 from __future__ import annotations
 

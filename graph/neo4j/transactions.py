@@ -1,4 +1,4 @@
-"""Transactions of the Neo4j store: publishing and withdrawing skills, replacing links.
+"""Transactions of the Neo4j store: publishing and withdrawing skills, changing links.
 
 Each transaction first locks all skills that it will touch, by skill_id, then compares, writes, and
 takes the epoch last. Thus writers cannot deadlock, and the epoch's lock is held briefly. The skills
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from graph.neo4j.client import Rows
 from graph.neo4j.rows import index_key, link_to_row, links_from_rows
 from graph.records import (
+    DismissedLink,
     Link,
     LinkKey,
     LinkType,
@@ -168,6 +169,52 @@ def replace_links(
     return touched.union(locked_skills) if retried else touched
 
 
+def dismiss_link(
+    run: RunNamed, retried: bool, extra_locks: Set[str], dismissed: DismissedLink
+) -> set[str]:
+    """Record a dismissal, delete the link, and mark its owners and ends for linking.
+
+    Returns the skills whose links changed. Raises MissingLocksError.
+    """
+    del retried
+    key = dismissed.key
+    owners = {link.owner for link in _read_links(run, key)}
+    locked = dict(run("lock", ids=sorted({*key[:2]} | owners | extra_locks)))
+    links = _read_links(run, key)
+    require_locked({link.owner for link in links}, locked)
+    run(
+        "dismiss_link",
+        source=key.source,
+        target=key.target,
+        type=key.type.name,
+        reason=dismissed.reason,
+        dismissed=dismissed.dismissed,
+    )
+    if links:
+        run("delete_links", rows=[link_to_row(link) for link in links])
+    marked = {*key[:2]}.union(link.owner for link in links) & locked.keys()
+    touched = {end for link in links for end in link.ends}
+    epoch = run("next_epoch")[0][0]
+    run("mark_for_linking", ids=sorted(marked), epoch=epoch)
+    run("set_row_epochs", ids=sorted(touched), epoch=epoch)
+    return touched
+
+
+def restore_link(run: RunNamed, retried: bool, extra_locks: Set[str], key: LinkKey) -> bool:
+    """Delete a dismissal and mark the skills that may own the link; False without a dismissal."""
+    ends = sorted({key.source, key.target})
+    marked = {*ends} | find_mentioning(run, map(tuple, run("name_keys", ids=ends)))
+    locked = dict(run("lock", ids=sorted(marked | extra_locks)))
+    # Skills that mention these names may have been added meanwhile.
+    mentioning = find_mentioning(run, map(tuple, run("name_keys", ids=ends)))
+    require_locked(mentioning, locked)
+    found = run("restore_link", source=key.source, target=key.target, type=key.type.name)[0][0]
+    if found:
+        ids = sorted(mentioning.union(ends) & locked.keys())
+        run("mark_for_linking", ids=ids, epoch=run("next_epoch")[0][0])
+    return bool(found) or retried
+
+
 def save_judgements(
     run: RunNamed,
     retried: bool,
@@ -213,6 +260,11 @@ def mark_for_linking(run: RunNamed, retried: bool, skill_ids: Sequence[str]) -> 
     del retried
     run("lock", ids=sorted(skill_ids))
     run("mark_for_linking", ids=sorted(skill_ids), epoch=run("next_epoch")[0][0])
+
+
+def _read_links(run: RunNamed, key: LinkKey) -> list[Link]:
+    [(links,)] = run("links_among", ids=[key.source, key.target])
+    return [link for link in links_from_rows(links) if link.key == key]
 
 
 def _lock(
