@@ -27,7 +27,6 @@ from search.elastic.vector_cache import VectorCache
 from search.protocol import TEXT_FIELDS, Filters, LexicalSearch, SkillDocument, VectorSearch
 from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
 from search.text.tokens import tokenize
-from skills.lru_cache import LRUCache
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 
@@ -205,20 +204,6 @@ class TestCaches:
         cache = VectorCache(4, max_bytes=1)
         cache.put({key(str(n)): unit(2, n) for n in range(3)})
         assert list(cache.get([key(str(n)) for n in range(3)])) == [key("2")]
-
-    def test_what_was_used_longest_ago_goes_first(self) -> None:
-        cache: LRUCache[RevisionKey, str] = LRUCache(10)
-        for name in "abc":
-            cache.put(key(name), name, 4)
-        assert cache.get([key("a"), key("b"), key("c")]) == {key("b"): "b", key("c"): "c"}
-        cache.get([key("b")])
-        cache.put(key("d"), "d", 4)
-        assert cache.get([key("b"), key("c"), key("d")]) == {key("b"): "b", key("d"): "d"}
-        cache.put(key("huge"), "huge", 11)
-        assert cache.get([key("huge"), key("d")]) == {}
-        cache.put(key("b"), "again", 2)
-        cache.evict([key("b"), key("none")])
-        assert cache.get([key("b")]) == {}
 
 
 def test_a_merge_waits_for_the_leases_of_copies_that_are_there() -> None:
