@@ -103,15 +103,6 @@ class ResolvedNames(NamedTuple):
     by_skill_id: Collection[str] = ()
 
 
-class ScoredLink(NamedTuple):
-    """A link from the score of a pair, as seen from its owner; skill_id is the other end."""
-
-    type: LinkType
-    weight: float
-    skill_id: str
-    evidence: str
-
-
 def quantise_vector(vector: Mapping[int, float]) -> QuantisedVector:
     """Convert a sparse unit vector to sorted terms and quantised weights."""
     terms = np.fromiter(vector.keys(), dtype=np.uint64, count=len(vector))
@@ -161,22 +152,19 @@ def similarity_evidence(body: float, description: float) -> str:
 
 def build_links(
     features: LinkFeatures,
-    scored: Iterable[ScoredLink],
+    scored: Iterable[Link],
     resolve: ResolvedNames,
     settings: LinkSettings = DEFAULT_LINK_SETTINGS,
     audiences: Audiences = ONE_AUDIENCE,
 ) -> list[Link]:
     """Return all links that one skill owns, sorted by source, target and type.
 
-    scored: its pairs with other skills, at least those that can be among its best K of an audience.
+    scored: its links from scores, at least those that can be among its best K of an audience.
     If several mentions give the same link, the heaviest is kept; on a tie, the first in the text.
     """
     found: dict[tuple[str, str, LinkType], Link] = {}
     best = select_top_links(scored, settings, audiences)
-    for link in (
-        *as_owned_links(features.skill_id, best),
-        *_mentioned(features, resolve),
-    ):
+    for link in (*best, *_mentioned(features, resolve)):
         place = (link.source, link.target, link.type)
         if link.source != link.target and (place not in found or link.weight > found[place].weight):
             found[place] = link
@@ -184,30 +172,25 @@ def build_links(
 
 
 def select_top_links(
-    scored: Iterable[ScoredLink], settings: LinkSettings, audiences: Audiences = ONE_AUDIENCE
-) -> list[ScoredLink]:
-    """Return the K heaviest links of each type to each audience, sorted by `rank_key`."""
+    scored: Iterable[Link], settings: LinkSettings, audiences: Audiences = ONE_AUDIENCE
+) -> list[Link]:
+    """Return a skill's K heaviest links of each type to each audience, sorted by `rank_key`."""
     ordered = sorted(scored, key=rank_key)
-    best: list[ScoredLink] = []
+    best: list[Link] = []
     for kind in SIMILARITY_LINK_TYPES:
         found = [one for one in ordered if one.type is kind]
         places = [
             place
-            for members in audiences.split([one.skill_id for one in found])
+            for members in audiences.split([one.target for one in found])
             for place in members[: settings.max_links(kind)]
         ]
         best += [found[place] for place in sorted(places)]
     return best
 
 
-def rank_key(scored: ScoredLink) -> tuple[float, str]:
-    """Return the sort key of a skill's lists: heaviest first, ties by skill_id."""
-    return (-scored.weight, scored.skill_id)
-
-
-def as_owned_links(owner: str, scored: Iterable[ScoredLink]) -> list[Link]:
-    """Return the links of the owner to these skills."""
-    return [Link(owner, owner, one.skill_id, one.type, one.weight, one.evidence) for one in scored]
+def rank_key(link: Link) -> tuple[float, str]:
+    """Return the sort key of a skill's lists: heaviest first, ties by the other skill's id."""
+    return (-link.weight, link.target)
 
 
 def _mentioned(features: LinkFeatures, resolve: ResolvedNames) -> Iterable[Link]:
