@@ -57,8 +57,9 @@ def merge_away_deleted(connection: ElasticsearchConnection, indices: Sequence[st
         shards = list(parse_shards(_read_stats(client, indices)))
     if absent := frozenset[str]().union(*(one.absent for one in shards)):
         raise TransientError(
-            f"{connection.address}: files may still have deleted text, since {len(absent)} of its "
-            "nodes are down; try again when they are back"
+            f"{connection.address}: files may still have deleted text, since nodes are down "
+            f"({len(absent)}); try again when they are back",
+            public_message="a node of the search index is down; try again when it is back",
         )
 
 
