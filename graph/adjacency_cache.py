@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 
 from graph.records import Adjacency, CatalogChanges
+from skills.lru_cache import LRUCache
 
 CACHED_ROWS = 8_192
 """Maximum skills whose links a process caches, about 4 kB each."""
@@ -19,9 +20,8 @@ class AdjacencyCache:
     """
 
     def __init__(self, max_rows: int) -> None:
-        self._max_rows = max_rows
         self._lock = threading.Lock()
-        self._rows: OrderedDict[tuple[str, int], Adjacency] = OrderedDict()
+        self._rows: LRUCache[tuple[str, int], Adjacency] = LRUCache(max_rows)
         self._fan_outs: set[int] = set()
         self._epoch = 0
         self._version = 0
@@ -33,14 +33,9 @@ class AdjacencyCache:
 
     def get_many(self, skill_ids: Sequence[str], fan_out: int) -> tuple[dict[str, Adjacency], int]:
         """Return cached rows of this fan-out, and the version to pass to `put_many`."""
-        found = {}
         with self._lock:
-            for skill_id in skill_ids:
-                row = self._rows.get((skill_id, fan_out))
-                if row is not None:
-                    self._rows.move_to_end((skill_id, fan_out))
-                    found[skill_id] = row
-            return found, self._version
+            found = self._rows.get((skill_id, fan_out) for skill_id in skill_ids)
+            return {skill_id: row for (skill_id, _), row in found.items()}, self._version
 
     def put_many(self, rows: Mapping[str, Adjacency], fan_out: int, version: int) -> None:
         """Add rows read since `get_many` returned `version`, unless any row was evicted since."""
@@ -49,10 +44,7 @@ class AdjacencyCache:
                 return
             self._fan_outs.add(fan_out)
             for skill_id, row in rows.items():
-                self._rows[skill_id, fan_out] = row
-                self._rows.move_to_end((skill_id, fan_out))
-            while len(self._rows) > self._max_rows:
-                self._rows.popitem(last=False)
+                self._rows.put((skill_id, fan_out), row)
 
     def apply_changes(self, since: int, changes: CatalogChanges) -> None:
         """Evict rows changed after the epoch `since`; all rows if earlier changes were missed."""
@@ -72,6 +64,4 @@ class AdjacencyCache:
     def _drop(self, skill_ids: Iterable[str]) -> None:
         gone = list(skill_ids)
         self._version += bool(gone)
-        for fan_out in self._fan_outs:
-            for skill_id in gone:
-                self._rows.pop((skill_id, fan_out), None)
+        self._rows.evict(product(gone, self._fan_outs))

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from config.settings import DiffusionSettings
-from graph.records import Adjacency, LinkType
+from graph.records import NO_LINKS, Adjacency, LinkType
 
 ReadAdjacency = Callable[[Sequence[str]], Mapping[str, Adjacency]]
 Vector = npt.NDArray[np.float64]
@@ -32,7 +32,6 @@ not pushed."""
 _ROUNDING = 1e-12
 """Missing shares up to this size are rounding errors, not a cut of the row."""
 
-_NO_LINKS = Adjacency((), {})
 _COVERAGE = 0.8
 """Share of the waiting mass whose skills are read in a hop, except in the last."""
 
@@ -138,7 +137,7 @@ def personalised_pagerank(
         rows = read_rows(unread)
         hops += 1
         for skill_id in unread:
-            push.add_row(skill_id, transition_row(rows.get(skill_id, _NO_LINKS), weights))
+            push.add_row(skill_id, transition_row(rows.get(skill_id, NO_LINKS), weights))
         push.sweep()
     push.sweep(to_the_end=True)
     return push.result(hops)

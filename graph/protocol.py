@@ -20,6 +20,7 @@ from graph.records import (
     DismissedLink,
     Link,
     LinkFeatures,
+    LinkInput,
     LinkKey,
     LinkType,
     Publication,
@@ -28,6 +29,7 @@ from graph.records import (
     SkillState,
     Source,
     SourceAccess,
+    Withdrawal,
 )
 from skills.judgement import Judgement
 from skills.record import ParsedSkill, RevisionKey
@@ -51,7 +53,7 @@ class Catalog(Protocol):
 
     def list_sources(self) -> list[Source]:
         """Return all sources, sorted by id."""
-        ...
+        return self.read_access().sources
 
     def read_access(self) -> SourceAccess:
         """Return all sources, sorted by id, and the groups of sources, in one round trip."""
@@ -140,17 +142,29 @@ class Catalog(Protocol):
         """
         ...
 
-    def remove(self, keys: Sequence[RevisionKey]) -> list[str]:
-        """Withdraw pointers older than the key's seq; return the skills that were withdrawn."""
+    def withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
+        """Withdraw pointers older than the key's seq; return the skills that were withdrawn.
+
+        State and reason are stored even if there is no pointer, unless the key is stale.
+        """
         ...
+
+    def remove(self, keys: Sequence[RevisionKey]) -> list[str]:
+        """Withdraw removed skills, as `withdraw` does."""
+        return self.withdraw(
+            [
+                Withdrawal(key, *key.skill_id.partition(":")[::2], SkillState.REMOVED, "")
+                for key in keys
+            ]
+        )
 
     def record_failures(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
         """Record failures as (key, source_id, path, reason); an older pointer is withdrawn."""
-        ...
+        self.withdraw([Withdrawal(*one[:3], SkillState.FAILED, one[3]) for one in failures])
 
     def record_held(self, held: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
         """Record skills that wait for a person, as `record_failures` does."""
-        ...
+        self.withdraw([Withdrawal(*one[:3], SkillState.HELD, one[3]) for one in held])
 
     def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:
         """Return entries with an open ingest request, oldest first."""
@@ -276,20 +290,12 @@ class LinkStore(Protocol):
         """Mark these skills for linking; unpublished skills are ignored."""
         ...
 
-    def get_link_origin(self) -> str:
-        """Return the value of `set_link_origin`, "" at first."""
+    def get_input_version(self, which: LinkInput) -> str:
+        """Return the version of an input that `set_input_version` stored, "" at first."""
         ...
 
-    def set_link_origin(self, origin: str) -> None:
-        """Store a text that identifies the inputs of linking other than the library."""
-        ...
-
-    def get_learned_state(self) -> str:
-        """Return the value of `set_learned_state`, "" at first."""
-        ...
-
-    def set_learned_state(self, state: str) -> None:
-        """Store a text that identifies the outcomes from which links have been learned."""
+    def set_input_version(self, which: LinkInput, version: str) -> None:
+        """Store the version of an input from which all links have been computed."""
         ...
 
     def dismiss_link(self, dismissed: DismissedLink) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from config.errors import UsageError
 from skills.judgement import Judgement
 from skills.record import RevisionKey
 
@@ -38,6 +39,17 @@ class LinkType(StrEnum):
     def is_directed(self) -> bool:
         """Whether the direction of a link of this type matters."""
         return self in (LinkType.DEPENDENCY, LinkType.WORKFLOW)
+
+
+class LinkInput(StrEnum):
+    """Inputs of linking other than the library; the values are keys in the stores.
+
+    SETTINGS: verdicts of the language model that count, and groups of sources. OUTCOMES: outcomes
+    from which links are learned.
+    """
+
+    SETTINGS = "link_origin"
+    OUTCOMES = "learned_state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +139,15 @@ class CatalogEntry:
         return self.requested_seq > self.seq
 
 
+def check_same_source(source: Source, known: Source) -> None:
+    """Raise UsageError if a source has the id of a known one, but another kind or root."""
+    if (source.kind, source.root) != (known.kind, known.root):
+        raise UsageError(
+            f"source {known.source_id} is already {known.kind} {known.root}: "
+            "choose another id, or remove that source first"
+        )
+
+
 def complete_counts(
     states: Mapping[str, int],
     without_vectors: int,
@@ -213,6 +234,16 @@ class Publication:
     has_scripts: bool | None = None
 
 
+class Withdrawal(NamedTuple):
+    """A pointer to withdraw, and the state of the skill afterwards, with its reason or ""."""
+
+    key: RevisionKey
+    source_id: str
+    path: str
+    state: SkillState
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class LinkFeatures:
     """Features of a published skill from which its links are computed."""
@@ -262,6 +293,11 @@ class Link:
         """The key of the link; the ends of an undirected type are sorted."""
         return link_key(self.source, self.target, self.type)
 
+    @property
+    def owned_key(self) -> tuple[str, str, str, LinkType]:
+        """Owner, source, target and type: the stores have one link of each."""
+        return (self.owner, self.source, self.target, self.type)
+
 
 @dataclass(frozen=True, slots=True)
 class DismissedLink:
@@ -286,7 +322,7 @@ def merge_duplicate_links(links: Iterable[Link]) -> list[Link]:
     """Keep one link per owner, source, target and type: the heaviest; on a tie, the first by
     evidence."""
     ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
-    return list({(link.owner, *link.ends, link.type): link for link in ordered}.values())
+    return list({link.owned_key: link for link in ordered}.values())
 
 
 class Neighbour(NamedTuple):
@@ -311,6 +347,10 @@ class Adjacency:
 
     neighbours: tuple[Neighbour, ...]
     totals: Mapping[tuple[LinkType, bool], float]
+
+
+NO_LINKS = Adjacency((), {})
+"""Row of a skill without links."""
 
 
 class CatalogChanges(NamedTuple):

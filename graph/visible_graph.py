@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 from graph.entry_filter import EntryCount, EntryFilter
 from graph.protocol import SkillGraph
 from graph.records import (
+    NO_LINKS,
     Adjacency,
     CatalogChanges,
     CatalogEntry,
@@ -85,7 +86,7 @@ class VisibleGraph:
 
     def list_sources(self) -> list[Source]:
         """See `Catalog`."""
-        return [one for one in self._graph.list_sources() if one.source_id in self._visible]
+        return self.read_access().sources
 
     def count_states_by_source(self, source_ids: Sequence[str]) -> dict[str, dict[SkillState, int]]:
         """See `Catalog`; a hidden source has no skills."""
@@ -146,7 +147,7 @@ class VisibleGraph:
 
     def _restrict(self, skill_id: str, row: Adjacency, fan_out: int) -> Adjacency:
         if not self._sees(skill_id):
-            return Adjacency((), {})
+            return NO_LINKS
         kept = tuple(one for one in row.neighbours if self._sees(one.skill_id))
         totals: defaultdict[tuple[LinkType, bool], float] = defaultdict(float)
         for one in kept:

@@ -13,9 +13,11 @@ from typing import Generic, Protocol, TypeVar
 from config.settings import Settings
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
-from search.protocol import Encoder, Reranker, SearchIndex
+from search.protocol import Encoder, Reranker, SearchIndex, Vector
 from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
+from skills.lru_cache import LRUCache
+from skills.record import RevisionKey
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.ingest.preparation.prepare import LocalPreparer, Preparer
@@ -28,7 +30,6 @@ from tasks.outcomes.links.links_from_use import LinksFromUse
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.durations import DurationEstimate, StageDurations
-from tasks.query.process_state.passage_vectors import PassageVectorCache
 from tasks.query.process_state.past_tasks import PastTasks
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.review_cache import ReviewCache
@@ -37,6 +38,9 @@ from tasks.query.process_state.usage import UsageCounter
 from tasks.refine.refined_subjects import RefinedSubjects
 
 T = TypeVar("T")
+
+MAX_PASSAGE_VECTOR_NUMBERS = 8_000_000
+"""Maximum numbers of the passage vectors that are cached: 32 MB, about 400 skills."""
 
 
 class SendTask(Protocol):
@@ -79,7 +83,8 @@ class Services:
     skills are sent to be refined automatically. writable: False in a process that only answers
     queries. rerank_duration: of the reranker in this process, by characters. circuit_breakers: None
     if the stores are files; with servers, queries are answered without a server that is down.
-    stopping: set once the process stops.
+    passage_vectors: by model and revision; the index does not store them, since only SkillPager's
+    rule (`passages.method = "mmr"`) needs them. stopping: set once the process stops.
     """
 
     settings: Settings
@@ -111,7 +116,9 @@ class Services:
     stage_durations: StageDurations = field(default_factory=StageDurations)
     circuit_breakers: CircuitBreakers | None = None
     fact_cache: RevisionFactCache = field(default_factory=RevisionFactCache)
-    passage_vectors: PassageVectorCache = field(default_factory=PassageVectorCache)
+    passage_vectors: LRUCache[tuple[str, RevisionKey], Vector] = field(
+        default_factory=lambda: LRUCache(MAX_PASSAGE_VECTOR_NUMBERS)
+    )
     refined: RefinedSubjects = field(default_factory=RefinedSubjects)
     stopping: threading.Event = field(default_factory=threading.Event)
 

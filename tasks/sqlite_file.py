@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from config.errors import PermanentError, SkillbusError, TransientError
+from config.errors import PermanentError, TransientError
 
 _BUSY_SECONDS = 10.0
 
@@ -17,6 +18,12 @@ _BUSY_SECONDS = 10.0
 def is_busy(error: sqlite3.Error) -> bool:
     """Return whether another connection has the file locked."""
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_damaged(error: sqlite3.Error) -> bool:
+    """Return whether the file is damaged, or no database."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def choose_advice(error: sqlite3.Error, if_damaged: str) -> str:
@@ -58,13 +65,16 @@ class SqliteFile:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Yield the connection for one read, locked against other threads.
 
-        Raises TransientError for a locked or closed file, PermanentError for a damaged one.
+        Raises TransientError for a locked or closed file, PermanentError for a damaged one. Errors
+        in statements are raised as is.
         """
-        with self.lock:
-            try:
-                yield self.connection
-            except sqlite3.DatabaseError as error:
-                raise self._translated("read", error) from error
+        with self.lock, self._translating("read"):
+            yield self.connection
+
+    def read(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement; raises as `reading` does."""
+        with self.reading() as connection:
+            return connection.execute(statement, values).fetchall()
 
     @contextmanager
     def transaction(self, durable: bool = False) -> Iterator[sqlite3.Connection]:
@@ -72,15 +82,12 @@ class SqliteFile:
 
         durable: wait for the disk; otherwise the write survives a kill of the process only.
         """
-        with self.lock:
+        with self.lock, self._translating("written"):
             try:
                 self.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
                 self.connection.execute("BEGIN IMMEDIATE")
                 yield self.connection
                 self.connection.execute("COMMIT")
-            except sqlite3.DatabaseError as error:
-                self._roll_back()
-                raise self._translated("written", error) from error
             except BaseException:
                 self._roll_back()
                 raise
@@ -110,12 +117,9 @@ class SqliteFile:
 
         Raises TransientError while another connection reads or writes.
         """
-        with self.lock:
-            try:
-                self.connection.execute("VACUUM")
-                (busy, *_) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            except sqlite3.DatabaseError as error:
-                raise self._translated("written", error) from error
+        with self.lock, self._translating("written"):
+            self.connection.execute("VACUUM")
+            (busy, *_) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise TransientError(
                 f"{self.path}: deleted rows of {self._name} cannot be overwritten while another "
@@ -126,11 +130,19 @@ class SqliteFile:
         if not self._closed and self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
-    def _translated(self, verb: str, error: sqlite3.DatabaseError) -> SkillbusError:
-        # A process that stops closes its files while tasks still run.
-        if self._closed or isinstance(error, sqlite3.OperationalError):
-            return self._failed(verb, error)
-        return PermanentError(f"{self.path}: {self._name} is damaged ({error}); {self._advice}")
+    @contextmanager
+    def _translating(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            # A process that stops closes its files while tasks still run.
+            if self._closed or isinstance(error, sqlite3.OperationalError):
+                raise self._failed(verb, error) from error
+            if is_damaged(error):
+                raise PermanentError(
+                    f"{self.path}: {self._name} is damaged ({error}); {self._advice}"
+                ) from error
+            raise
 
     def _failed(self, verb: str, error: Exception) -> TransientError:
         reason = f"{self._name} cannot be {verb}: {error}"

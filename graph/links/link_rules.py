@@ -7,9 +7,10 @@ pure.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from os.path import commonprefix
 from typing import NamedTuple
 
 import numpy as np
@@ -94,21 +95,12 @@ def estimate_confidence(kind: LinkType, weight: float) -> float:
 class ResolvedNames(NamedTuple):
     """Skills to which names may refer.
 
-    by_name: published skills of the owner's source, by normalised name. by_skill_id: published
-    skills of any source that are declared by skill_id.
+    by_name: published skills of the owner's source, sorted, by normalised name. by_skill_id:
+    published skills of any source that are declared by skill_id.
     """
 
     by_name: Mapping[str, Sequence[str]]
     by_skill_id: Collection[str] = ()
-
-
-class ScoredLink(NamedTuple):
-    """A link from the score of a pair, as seen from its owner; skill_id is the other end."""
-
-    type: LinkType
-    weight: float
-    skill_id: str
-    evidence: str
 
 
 def quantise_vector(vector: Mapping[int, float]) -> QuantisedVector:
@@ -160,22 +152,19 @@ def similarity_evidence(body: float, description: float) -> str:
 
 def build_links(
     features: LinkFeatures,
-    scored: Iterable[ScoredLink],
+    scored: Iterable[Link],
     resolve: ResolvedNames,
     settings: LinkSettings = DEFAULT_LINK_SETTINGS,
     audiences: Audiences = ONE_AUDIENCE,
 ) -> list[Link]:
     """Return all links that one skill owns, sorted by source, target and type.
 
-    scored: its pairs with other skills, at least those that can be among its best K of an audience.
+    scored: its links from scores, at least those that can be among its best K of an audience.
     If several mentions give the same link, the heaviest is kept; on a tie, the first in the text.
     """
     found: dict[tuple[str, str, LinkType], Link] = {}
     best = select_top_links(scored, settings, audiences)
-    for link in (
-        *as_owned_links(features.skill_id, best),
-        *_mentioned(features, resolve),
-    ):
+    for link in (*best, *_mentioned(features, resolve)):
         place = (link.source, link.target, link.type)
         if link.source != link.target and (place not in found or link.weight > found[place].weight):
             found[place] = link
@@ -183,30 +172,25 @@ def build_links(
 
 
 def select_top_links(
-    scored: Iterable[ScoredLink], settings: LinkSettings, audiences: Audiences = ONE_AUDIENCE
-) -> list[ScoredLink]:
-    """Return the K heaviest links of each type to each audience, sorted by `rank_key`."""
+    scored: Iterable[Link], settings: LinkSettings, audiences: Audiences = ONE_AUDIENCE
+) -> list[Link]:
+    """Return a skill's K heaviest links of each type to each audience, sorted by `rank_key`."""
     ordered = sorted(scored, key=rank_key)
-    best: list[ScoredLink] = []
+    best: list[Link] = []
     for kind in SIMILARITY_LINK_TYPES:
         found = [one for one in ordered if one.type is kind]
         places = [
             place
-            for members in audiences.split([one.skill_id for one in found])
+            for members in audiences.split([one.target for one in found])
             for place in members[: settings.max_links(kind)]
         ]
         best += [found[place] for place in sorted(places)]
     return best
 
 
-def rank_key(scored: ScoredLink) -> tuple[float, str]:
-    """Return the sort key of a skill's lists: heaviest first, ties by skill_id."""
-    return (-scored.weight, scored.skill_id)
-
-
-def as_owned_links(owner: str, scored: Iterable[ScoredLink]) -> list[Link]:
-    """Return the links of the owner to these skills."""
-    return [Link(owner, owner, one.skill_id, one.type, one.weight, one.evidence) for one in scored]
+def rank_key(link: Link) -> tuple[float, str]:
+    """Return the sort key of a skill's lists: heaviest first, ties by the other skill's id."""
+    return (-link.weight, link.target)
 
 
 def _mentioned(features: LinkFeatures, resolve: ResolvedNames) -> Iterable[Link]:
@@ -240,7 +224,7 @@ def resolve_mention(features: LinkFeatures, mention: Mention, resolve: ResolvedN
         return mention.name
     for key in lookup_keys(mention.name):
         if candidates := resolve.by_name.get(key):
-            return min(candidates, key=lambda other: (_distance(features, other), other))
+            return _find_nearest(f"{features.source_id}:{features.path}", candidates)
     return None
 
 
@@ -264,17 +248,20 @@ def _is_far(owner: str, target: str, mention: Mention) -> bool:
     return min(map(len, ends)) > 1 and ends[0][0] != ends[1][0]
 
 
-def _distance(features: LinkFeatures, other: str) -> tuple[int, int]:
-    """Return the numbers of leading folders and leading characters that two paths share, negated.
+def _find_nearest(owner: str, candidates: Sequence[str]) -> str:
+    """Return the skill that shares most leading folders, then characters, then the first by id.
 
-    The characters matter if a mirror has flattened several folders into one.
+    The characters matter if a mirror has flattened several folders into one. candidates: skills of
+    the owner's source, sorted. Thousands may have the same name and mention each other.
     """
-    theirs = other[len(features.source_id) + 1 :]
-    folders = _shared(features.path.split("/"), theirs.split("/"))
-    return (-folders, -_shared(features.path, theirs))
-
-
-def _shared(one: Sequence[str], two: Sequence[str]) -> int:
-    """Return the number of leading parts that two sequences share."""
-    pairs = zip(one, two, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    # The neighbours in the order share most characters, and no other skill shares more folders.
+    place = bisect_left(candidates, owner)
+    around = candidates[max(place - 1, 0) : place + 1]
+    prefix = max((commonprefix((owner, one)) for one in around), key=len)  # noqa: RUF071 - by characters
+    first = bisect_left(candidates, prefix)
+    if candidates[first] != prefix and owner[len(prefix) :][:1] in ("", "/"):
+        # The prefix is a whole folder of the owner; skills in such a folder share it.
+        inside = bisect_left(candidates, f"{prefix}/")
+        if inside < len(candidates) and candidates[inside].startswith(f"{prefix}/"):
+            return candidates[inside]
+    return candidates[first]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 
 from graph.links.audiences import Audiences
 from graph.links.dismissed_links import DismissedLinks
@@ -25,8 +26,6 @@ from graph.links.link_rules import (
     SIMILARITY_LINK_TYPES,
     LinkSettings,
     ResolvedNames,
-    ScoredLink,
-    as_owned_links,
     build_links,
     is_declared,
     rank_key,
@@ -35,7 +34,7 @@ from graph.links.link_rules import (
 from graph.links.similarity_block import ListKey
 from graph.links.similarity_index import SimilarityIndex, SimilarityScores
 from graph.protocol import SkillGraph
-from graph.records import Link, LinkFeatures, LinkType
+from graph.records import Link, LinkFeatures
 from graph.skill_names import lookup_keys
 
 VERDICT_EVIDENCE = "language model "
@@ -47,8 +46,8 @@ VerdictLinks = Callable[[Sequence[str]], Mapping[str, Sequence[Link]]]
 list. Links of a type that is also scored end at their owner, which distinguishes them from scored
 links, which start there."""
 
-_Moves = dict[str, ScoredLink | None]
-"""Skill -> its new link in a list, None if it leaves the list."""
+_Moves = dict[str, Link | None]
+"""Skill -> the new link to it in a list, None if it leaves the list."""
 
 
 class Linker:
@@ -112,7 +111,7 @@ class Linker:
             listed = _lists_with(skill_id, current_links[skill_id], pending)
             own = build_links(
                 features,
-                self._best(skill_id, scores),
+                self._best(scores),
                 resolve[features.source_id],
                 self._settings,
                 self._index.audiences,
@@ -164,10 +163,9 @@ class Linker:
         kept = self._dismissed.drop_from(links)
         return [self._learned_links.adapt(link) for link in kept] if self._learned_links else kept
 
-    def _best(self, skill_id: str, scores: SimilarityScores) -> list[ScoredLink]:
+    def _best(self, scores: SimilarityScores) -> list[Link]:
         """Return candidates for the skill's lists, without dismissed links."""
-        best = scores.best(self._dismissed.count(skill_id))
-        return [one for one in best if not self._dismissed.covers(skill_id, one.skill_id, one.type)]
+        return self._dismissed.drop_from(scores.best(self._dismissed.count(scores.owner)))
 
     def _owners_of_outdated(
         self,
@@ -190,20 +188,21 @@ class Linker:
         moved: dict[str, list[Link]] = {}
         beyond: list[str] = []
         for owner, links in owned.items():
-            others, scored = _split_by_origin(links)
+            others = [link for link in links if not _is_scored(link)]
+            scored = [link for link in links if _is_scored(link)]
             # Weights of adapted links are not the similarity of the texts.
-            is_adapted = any(get_note(link) for link in links if _is_scored(link))
+            is_adapted = any(map(get_note, scored))
             now = None
             if not is_adapted:
                 audiences = self._index.audiences
                 now = _move_in_lists(scored, moves[owner], self._settings, audiences)
-            moved[owner] = [*others, *self._adapt(as_owned_links(owner, now or ()))]
+            moved[owner] = [*others, *self._adapt(now or ())]
             if now is None:
                 beyond.append(owner)
         for owner, features in (self._graph.get_link_features(beyond) if beyond else {}).items():
-            candidates = self._best(owner, self._index.score(features))
+            candidates = self._best(self._index.score(features))
             best = select_top_links(candidates, self._settings, self._index.audiences)
-            moved[owner] += self._adapt(as_owned_links(owner, best))
+            moved[owner] += self._adapt(best)
         return moved
 
     def _resolve(self, owners: Iterable[LinkFeatures]) -> dict[str, ResolvedNames]:
@@ -216,10 +215,12 @@ class Linker:
             )
             whole.update(m.name for m in features.mentions if is_declared(m) and ":" in m.name)
         declared = self._graph.get_link_features(sorted(whole)) if whole else {}
-        return {
-            source_id: ResolvedNames(self._graph.find_by_name(source_id, sorted(keys)), declared)
-            for source_id, keys in names.items()
-        }
+        resolved = {}
+        for source_id, keys in names.items():
+            found = self._graph.find_by_name(source_id, sorted(keys))
+            by_name = {name: sorted(skill_ids) for name, skill_ids in found.items()}
+            resolved[source_id] = ResolvedNames(by_name, declared)
+        return resolved
 
 
 def _owners_of_changed_links(
@@ -234,8 +235,8 @@ def _owners_of_changed_links(
     owners: set[str] = set()
     for skill_id in skill_ids:
         wanted = wanted_links.get(skill_id, ())
-        known = {_owned_key(one): one for one in current_links[skill_id]}
-        owners.update(one.owner for one in wanted if _is_missing(one, known.get(_owned_key(one))))
+        known = {one.owned_key: one for one in current_links[skill_id]}
+        owners.update(one.owner for one in wanted if _is_missing(one, known.get(one.owned_key)))
         stored = {one for one in current_links[skill_id] if is_from_verdict(one) or is_learned(one)}
         owners.update(one.owner for one in stored.difference(wanted))
     return owners
@@ -251,10 +252,6 @@ def _is_missing(wanted: Link, stored: Link | None) -> bool:
     return is_learned(wanted) and is_learned(stored) and stored != wanted
 
 
-def _owned_key(link: Link) -> tuple[str, str, str, LinkType]:
-    return (link.owner, link.source, link.target, link.type)
-
-
 def is_from_verdict(link: Link) -> bool:
     """Return whether a link comes from a verdict of a language model."""
     return get_own_evidence(link).startswith(VERDICT_EVIDENCE)
@@ -264,15 +261,13 @@ def _is_scored(link: Link) -> bool:
     return link.type in SIMILARITY_LINK_TYPES and link.source == link.owner
 
 
-def _lists_with(
-    skill_id: str, links: Iterable[Link], pending: Set[str]
-) -> dict[str, tuple[LinkType, float, str]]:
-    """Return owner -> type, weight and evidence of this skill's link in the owner's list.
+def _lists_with(skill_id: str, links: Iterable[Link], pending: Set[str]) -> dict[str, Link]:
+    """Return owner -> link to this skill in the owner's list.
 
     Pending owners are left out, since their lists are computed in full.
     """
     return {
-        link.owner: (link.type, link.weight, link.evidence)
+        link.owner: link
         for link in links
         if link.target == skill_id and _is_scored(link) and link.owner not in pending
     }
@@ -281,58 +276,45 @@ def _lists_with(
 def _list_changes(
     skill_id: str,
     scores: SimilarityScores,
-    listed: Mapping[str, tuple[LinkType, float, str]],
+    listed: Mapping[str, Link],
     pending: Set[str],
 ) -> _Moves:
-    """Return owner -> this skill's link in the owner's lists, if it differs from the stored link.
+    """Return owner -> link to this skill in the owner's lists, if it differs from the stored link.
 
-    None means that the skill is no longer in the lists.
+    None means that the skill is no longer in the lists. The evidence may change while the weight
+    does not.
     """
-    now = scores.links_entering(pending) | scores.links_with(listed)
-    turned = {owner: one._replace(skill_id=skill_id) for owner, one in now.items()}
+    found = scores.links_entering(pending) | scores.links_with(listed)
+    now = {
+        owner: replace(link, owner=owner, source=owner, target=skill_id)
+        for owner, link in found.items()
+    }
     return {
-        owner: turned.get(owner)
+        owner: now.get(owner)
         for owner in now.keys() | listed.keys()
-        if owner not in listed or owner not in now or _stored_values(now[owner]) != listed[owner]
+        if now.get(owner) != listed.get(owner)
     }
 
 
-def _stored_values(one: ScoredLink) -> tuple[LinkType, float, str]:
-    """Return the stored values of a link; the evidence may change while the weight does not."""
-    return one.type, one.weight, one.evidence
-
-
-def _split_by_origin(links: Iterable[Link]) -> tuple[list[Link], list[ScoredLink]]:
-    """Split the links that a skill owns into links that are not scored, and scored ones."""
-    others: list[Link] = []
-    scored: list[ScoredLink] = []
-    for link in links:
-        if _is_scored(link):
-            scored.append(ScoredLink(link.type, link.weight, link.target, link.evidence))
-        else:
-            others.append(link)
-    return others, scored
-
-
 def _move_in_lists(
-    listed: Sequence[ScoredLink], moves: _Moves, settings: LinkSettings, audiences: Audiences
-) -> list[ScoredLink] | None:
+    listed: Sequence[Link], moves: _Moves, settings: LinkSettings, audiences: Audiences
+) -> list[Link] | None:
     """Return the lists after these moves; None if a skill that is not listed might move up.
 
     All skills that do not fit into a full list rank below its last entry. So the new list is known
     as long as no entry falls below that rank.
     """
 
-    def by_list(links: Iterable[ScoredLink]) -> dict[ListKey, list[ScoredLink]]:
-        lists: dict[ListKey, list[ScoredLink]] = {}
+    def by_list(links: Iterable[Link]) -> dict[ListKey, list[Link]]:
+        lists: dict[ListKey, list[Link]] = {}
         for one in links:
-            lists.setdefault((one.type, audiences.of(one.skill_id)), []).append(one)
+            lists.setdefault((one.type, audiences.of(one.target)), []).append(one)
         return lists
 
     before = by_list(listed)
-    kept = [one for one in listed if one.skill_id not in moves]
+    kept = [one for one in listed if one.target not in moves]
     after = by_list([*kept, *(one for one in moves.values() if one is not None)])
-    best: list[ScoredLink] = []
+    best: list[Link] = []
     for key in sorted(before.keys() | after.keys()):
         limit = settings.max_links(key[0])
         now, then = sorted(after.get(key, ()), key=rank_key)[:limit], before.get(key, ())

@@ -17,13 +17,12 @@ from graph.links.link_rules import (
     Booleans,
     Floats,
     LinkSettings,
-    ScoredLink,
     score_pairs,
     similarity_evidence,
 )
 from graph.links.similarity_block import MAX_ROWS, Block, ListKey, Member, Rows, Texts
 from graph.protocol import LinkStore, SkillGraph
-from graph.records import LinkFeatures, LinkType
+from graph.records import Link, LinkFeatures, LinkType
 from graph.skill_names import may_be_same_skill
 from skills.batches import batches
 
@@ -127,6 +126,7 @@ class SimilarityIndex:
 
         weights = score_pairs(body, description, namesake, is_kin, self._settings)
         return SimilarityScores(
+            features.skill_id,
             ids,
             body,
             description,
@@ -173,13 +173,14 @@ class SimilarityIndex:
 
 @dataclass(frozen=True, slots=True)
 class SimilarityScores:
-    """Scores of one skill against others; every array is (skills,), in the order of `ids`.
+    """Scores of a skill, `owner`, against others; every array is (skills,), in the order of `ids`.
 
     weights: by type, the weight of the link with each; 0 for no link. entry_weights: by type, the
     minimum weight to enter the list of each for the audience of the scored skill; 0 while the list
     has room. found: blocks with their rows, in this order.
     """
 
+    owner: str
     ids: Texts
     body: Floats
     description: Floats
@@ -189,12 +190,12 @@ class SimilarityScores:
     found: Sequence[tuple[Block, Rows]]
     audiences: Audiences
 
-    def best(self, more: int = 0) -> list[ScoredLink]:
+    def best(self, more: int = 0) -> list[Link]:
         """Return candidates for the skill's lists.
 
         For each type and audience, these are the best K + `more` by `rank_key`.
         """
-        found: list[ScoredLink] = []
+        found: list[Link] = []
         for kind, weights in self.weights.items():
             count = self.settings.max_links(kind) + more
             for places in self._split(np.flatnonzero(weights > 0)):
@@ -223,22 +224,22 @@ class SimilarityScores:
         ranked = sorted((-float(self.body[place]), self.ids[place]) for place in places)
         return [skill_id for _, skill_id in ranked[:limit]]
 
-    def links_entering(self, excluded: Collection[str]) -> dict[str, ScoredLink]:
+    def links_entering(self, excluded: Collection[str]) -> dict[str, Link]:
         """Return skill -> link with which this skill enters, stays in or ties with its list."""
-        found: list[ScoredLink] = []
+        found: list[Link] = []
         for kind, weights in self.weights.items():
             places = np.flatnonzero((weights > 0) & (weights >= self.entry_weights[kind]))
             by_id = zip(self.ids[places].tolist(), places.tolist(), strict=True)
             found += self._scored(kind, [place for one, place in by_id if one not in excluded])
-        return {one.skill_id: one for one in found}
+        return {one.target: one for one in found}
 
-    def links_with(self, skill_ids: Iterable[str]) -> dict[str, ScoredLink]:
+    def links_with(self, skill_ids: Iterable[str]) -> dict[str, Link]:
         """Return skill -> link with it; skills without a link are left out."""
         places = [place for one in skill_ids if (place := self._find_place(one)) is not None]
-        found: list[ScoredLink] = []
+        found: list[Link] = []
         for kind, weights in self.weights.items():
             found += self._scored(kind, (place for place in places if weights[place] > 0))
-        return {one.skill_id: one for one in found}
+        return {one.target: one for one in found}
 
     def _find_place(self, skill_id: str) -> int | None:
         first = 0
@@ -249,12 +250,14 @@ class SimilarityScores:
             first += len(rows)
         return None
 
-    def _scored(self, kind: LinkType, places: Iterable[int]) -> list[ScoredLink]:
+    def _scored(self, kind: LinkType, places: Iterable[int]) -> list[Link]:
         return [
-            ScoredLink(
+            Link(
+                self.owner,
+                self.owner,
+                self.ids[place],
                 kind,
                 float(self.weights[kind][place]),
-                self.ids[place],
                 similarity_evidence(self.body[place], self.description[place]),
             )
             for place in places

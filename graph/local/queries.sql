@@ -8,8 +8,27 @@ UPDATE meta SET value = value + ? WHERE key = 'seq' RETURNING value;
 -- name: next_epoch
 UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value;
 
+-- name: meta_value
+SELECT value FROM meta WHERE key = ?;
+
+-- name: set_meta_value
+INSERT OR REPLACE INTO meta VALUES (?, ?);
+
+-- name: set_rules_version
+UPDATE meta SET value = ? WHERE key = 'rules_version';
+
 -- name: add_skill
 INSERT INTO skills (skill_id, source_id, path) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: skill_seqs
+SELECT id, seq, served_seq FROM skills WHERE skill_id = ?;
+
+-- name: name_key
+SELECT name_key FROM skills WHERE id = ?;
+
+-- name: published_rows
+SELECT skill_id, id FROM skills
+WHERE seq > 0 AND skill_id IN (SELECT value FROM json_each(?));
 
 -- name: request_ingest
 UPDATE skills SET wanted_seq = max(wanted_seq, :seq),
@@ -50,10 +69,34 @@ WHERE skill_id = :skill_id AND seq > 0 AND served_seq < :seq
 -- name: put_facts
 INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?);
 
+-- name: delete_facts
+DELETE FROM facts WHERE skill = ?;
+
+-- name: add_mention
+INSERT INTO mentions (key, source_id, skill) VALUES (?, ?, ?);
+
+-- name: delete_mentions
+DELETE FROM mentions WHERE skill = ?;
+
+-- name: add_rule
+INSERT INTO finding_rules (rule, skill_id) VALUES (?, ?);
+
+-- name: delete_rules
+DELETE FROM finding_rules WHERE skill_id = ?;
+
+-- name: touch_rows
+UPDATE skills SET row_epoch = ? WHERE id IN (SELECT value FROM json_each(?));
+
 -- name: touch_linked_rows
 UPDATE skills SET row_epoch = :epoch WHERE id IN (
     SELECT source FROM links WHERE owner = :id OR target = :id OR source = :id
     UNION SELECT target FROM links WHERE owner = :id OR target = :id OR source = :id);
+
+-- name: delete_links_of
+DELETE FROM links WHERE owner = :id OR source = :id OR target = :id;
+
+-- name: mark_rows
+UPDATE skills SET mark_epoch = ? WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: mark_owners
 UPDATE skills SET mark_epoch = :epoch WHERE seq > 0 AND id IN (
@@ -155,6 +198,18 @@ WHERE skill_id = :skill_id AND seq = :seq AND seq > 0
 -- name: judgements
 SELECT id, judgements FROM skills WHERE skill_id = ? AND seq > 0 AND content_hash = ?;
 
+-- name: set_judgements
+UPDATE skills SET judgements = ? WHERE id = ?;
+
+-- name: mark_vectors_stored
+UPDATE skills SET vectors = 1 WHERE skill_id = ? AND seq = ? AND seq > 0;
+
+-- name: mark_embedded
+UPDATE skills SET paged = 1 WHERE skill_id = ? AND seq = ? AND seq > 0;
+
+-- name: increment_uses
+UPDATE skills SET uses = uses + 1 WHERE skill_id = ?;
+
 -- name: count_states
 SELECT state, count(*) FROM skills GROUP BY state;
 
@@ -202,6 +257,33 @@ FROM found f CROSS JOIN skills o ON o.id = f.owner CROSS JOIN skills s ON s.id =
 SELECT skill_id, mark_epoch FROM skills WHERE mark_epoch IS NOT NULL
 ORDER BY mark_epoch, skill_id LIMIT ?;
 
+-- name: clear_mark
+UPDATE skills SET mark_epoch = NULL WHERE skill_id = ? AND mark_epoch = ?;
+
+-- name: dismissed_links
+SELECT source, target, type, reason, dismissed FROM dismissed_links
+ORDER BY source, target, type;
+
+-- name: dismiss_link
+INSERT OR REPLACE INTO dismissed_links VALUES (?, ?, ?, ?, ?);
+
+-- name: restore_link
+DELETE FROM dismissed_links WHERE source = ? AND target = ? AND type = ?;
+
+-- name: links_of_type_among
+SELECT owner, source, target FROM links WHERE type = :type
+    AND source IN (SELECT value FROM json_each(:ids))
+    AND target IN (SELECT value FROM json_each(:ids));
+
+-- name: links_of_owner
+SELECT source, target, type, weight, evidence FROM links WHERE owner = ?;
+
+-- name: add_link
+INSERT INTO links (owner, source, target, type, weight, evidence) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: delete_link
+DELETE FROM links WHERE owner = ? AND source = ? AND target = ? AND type = ?;
+
 -- name: link_features
 SELECT s.skill_id, s.source_id, s.path, s.name, f.signature, f.description_terms, f.mentions
 FROM json_each(?) w JOIN skills s ON s.skill_id = w.value JOIN facts f ON f.skill = s.id;
@@ -244,4 +326,31 @@ INSERT OR REPLACE INTO sources (
 -- name: sources
 SELECT source_id, kind, root, last_success, branch, path, licences, credential_file, poll_seconds,
     commit_id, last_attempt, last_error
-FROM sources ORDER BY source_id
+FROM sources ORDER BY source_id;
+
+-- name: delete_source
+DELETE FROM sources WHERE source_id = ?;
+
+-- name: published_of_source
+SELECT count(*) FROM skills WHERE source_id = ? AND seq > 0;
+
+-- name: source_groups
+SELECT source_id, groups FROM source_groups;
+
+-- name: set_source_groups
+INSERT OR REPLACE INTO source_groups VALUES (?, ?);
+
+-- name: delete_source_groups
+DELETE FROM source_groups WHERE source_id = ?;
+
+-- name: file_signatures
+SELECT path, signature FROM cursor WHERE source_id = ?;
+
+-- name: save_file_signature
+INSERT OR REPLACE INTO cursor VALUES (?, ?, ?);
+
+-- name: forget_file_signature
+DELETE FROM cursor WHERE source_id = ? AND path = ?;
+
+-- name: delete_file_signatures
+DELETE FROM cursor WHERE source_id = ?;

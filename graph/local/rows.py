@@ -8,18 +8,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from graph.entry_filter import EntryCount
-from graph.feature_codec import unpack_mentions, unpack_vector
 from graph.records import (
     Adjacency,
-    CatalogEntry,
+    CatalogChanges,
     Link,
-    LinkFeatures,
     LinkType,
     Neighbour,
     SkillState,
     Source,
 )
-from skills.judgement import judgements_from_json
+from graph.row_codec import optional_bool
 
 LinkEnd = tuple[float, str, int, str]
 """A link as seen from one end, in sort order: -weight, type, 1 if it is incoming, skill_id."""
@@ -60,39 +58,31 @@ def source_from_row(row: tuple[Any, ...]) -> Source:
     return Source(*row[:6], *(tuple(json.loads(row[6])), *row[7:]))
 
 
-def entry_from_row(row: tuple[Any, ...]) -> CatalogEntry:
-    """Convert a row of ENTRY_COLUMNS."""
-    values = list(row)
-    values[3] = SkillState(values[3])
-    values[15], values[16] = bool(values[15]), bool(values[16])
-    values[19] = judgements_from_json(values[19])
-    values[20] = _optional_bool(values[20])
-    return CatalogEntry(*values)
-
-
 def count_from_row(row: tuple[Any, ...]) -> EntryCount:
     """Convert a row of the statement `count_entries`."""
     values = list(row)
     values[1] = SkillState(values[1])
-    values[5], values[6] = _optional_bool(values[5]), bool(values[6])
+    values[5], values[6] = optional_bool(values[5]), bool(values[6])
     return EntryCount(*values)
 
 
-def _optional_bool(value: int | None) -> bool | None:
-    return None if value is None else bool(value)
+def changes_from_rows(rows: Iterable[tuple[Any, ...]]) -> CatalogChanges:
+    """Convert the rows of the statement `changes`."""
+    now, pointers, relinked = 0, {}, set()
+    for kind, skill_id, number in rows:
+        if kind == 0:
+            now = number
+        elif kind == 1:
+            pointers[skill_id] = number
+        else:
+            relinked.add(skill_id)
+    return CatalogChanges(now, pointers, frozenset(relinked))
 
 
 def link_from_row(row: Iterable[Any]) -> Link:
     """Convert a row of owner, source, target, type, weight and evidence."""
     owner, source, target, kind, weight, evidence = row
     return Link(owner, source, target, _LINK_TYPES[kind], weight, evidence)
-
-
-def features_from_row(row: tuple[Any, ...]) -> LinkFeatures:
-    """Convert a row of the statement `link_features`."""
-    skill_id, source_id, path, name, body, description, mentions = row
-    vectors = (unpack_vector(body), unpack_vector(description))
-    return LinkFeatures(skill_id, source_id, path, name, *vectors, unpack_mentions(mentions))
 
 
 def adjacency_from_ends(ends: list[LinkEnd], fan_out: int) -> Adjacency:

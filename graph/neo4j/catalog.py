@@ -13,8 +13,7 @@ from typing_extensions import override
 from config.errors import UsageError
 from graph.entry_filter import EntryCount, EntryFilter
 from graph.named_statements import add_conditions
-from graph.neo4j import publish
-from graph.neo4j.publish import Withdrawal
+from graph.neo4j import transactions
 from graph.neo4j.rows import (
     ENTRY_CONDITIONS,
     entries_from_rows,
@@ -33,6 +32,8 @@ from graph.records import (
     SkillState,
     Source,
     SourceAccess,
+    Withdrawal,
+    check_same_source,
     complete_counts,
 )
 from skills.batches import batches
@@ -59,22 +60,9 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def save_source(self, source: Source) -> None:
-        same, kind, root = self._write(
-            "save_source",
-            source_id=source.source_id,
-            kind=source.kind,
-            root=source.root,
-            known=asdict(source) | {"licences": list(source.licences)},
-        )[0]
-        if not same:
-            raise UsageError(
-                f"source {source.source_id} is already {kind} {root}: "
-                "choose another id, or drop that source first"
-            )
-
-    @override
-    def list_sources(self) -> list[Source]:
-        return [source_from_row(row) for row in self._read("sources")]
+        values = asdict(source) | {"licences": list(source.licences)}
+        [(kind, root)] = self._write("save_source", known=values)
+        check_same_source(source, Source(source.source_id, kind, root))
 
     @override
     def read_access(self) -> SourceAccess:
@@ -90,7 +78,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def delete_source(self, source_id: str) -> None:
-        left = self._read("published_of_source", source_id=source_id)[0][0]
+        left = self.count_states_by_source([source_id])[source_id][SkillState.PUBLISHED]
         if left:
             raise UsageError(f"source {source_id} still has {left} skills: remove them first")
         while self._write("delete_file_signatures", source_id=source_id, limit=READ_BATCH)[0][0]:
@@ -112,7 +100,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         self, source_id: str, seen: Mapping[str, str], gone: Iterable[str]
     ) -> None:
         for paths in batches(sorted(set(gone)), _SIGNATURES_PER_WRITE):
-            self._write("forget_file_signatures", source_id=source_id, paths=list(paths))
+            self._write("forget_file_signatures", source_id=source_id, paths=paths)
         for rows in batches(sorted(seen.items()), _SIGNATURES_PER_WRITE):
             self._write(
                 "save_file_signatures", source_id=source_id, rows=[list(row) for row in rows]
@@ -133,7 +121,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         return [
             entry
             for ids in batches(sorted(set(skill_ids)), READ_BATCH)
-            for entry in entries_from_rows(self._read("entries", ids=list(ids))[0][0])
+            for entry in entries_from_rows(self._read("entries", ids=ids)[0][0])
         ]
 
     @override
@@ -146,12 +134,8 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def get_entries_under(self, source_id: str, path: str) -> list[CatalogEntry]:
-        if path:
-            rows = self._read("entry_at", source_id=source_id, path=path)[0][0]
-            name, more = "entries_below", {"below": f"{path}/"}
-        else:
-            rows = self._read("entry_at", source_id=source_id, path="")[0][0]
-            name, more = "entries_of_source", {}
+        rows = self._read("entry_at", source_id=source_id, path=path)[0][0]
+        name, more = ("entries_below", {"below": f"{path}/"}) if path else ("entries_of_source", {})
         for page in self._pages(name, source_id=source_id, **more):
             rows += page
         return sorted(entries_from_rows(rows), key=lambda entry: entry.skill_id)
@@ -189,7 +173,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         newest = select_latest_revisions(publications)
         moved: list[RevisionKey] = []
         for given in batches([newest[skill_id] for skill_id in sorted(newest)], WRITE_BATCH):
-            moved += self._transact_with_locks(partial(publish.publish, given=given))
+            moved += self._transact_with_locks(partial(transactions.publish, given=given))
         return moved
 
     @override
@@ -201,23 +185,17 @@ class Neo4jCatalog(StatementRunner, Catalog):
         for rows in batches(
             sorted(([*key, seen] for key, seen in pairs), key=lambda row: row[:2]), WRITE_BATCH
         ):
-            self._write("mark_unchanged", rows=list(rows))
+            self._write("mark_unchanged", rows=rows)
 
     @override
-    def remove(self, keys: Sequence[RevisionKey]) -> list[str]:
-        withdrawals = []
-        for key in keys:
-            source_id, _, path = key.skill_id.partition(":")
-            withdrawals.append(Withdrawal(key, source_id, path, SkillState.REMOVED, ""))
-        return self._withdraw(withdrawals)
-
-    @override
-    def record_failures(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
-        self._withdraw([Withdrawal(*one[:3], SkillState.FAILED, one[3]) for one in failures])
-
-    @override
-    def record_held(self, held: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
-        self._withdraw([Withdrawal(*one[:3], SkillState.HELD, one[3]) for one in held])
+    def withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
+        newest = select_latest_revisions(withdrawals)
+        withdrawn: list[str] = []
+        for given in batches([newest[skill_id] for skill_id in sorted(newest)], WRITE_BATCH):
+            gone, touched = self._transact_with_locks(partial(transactions.withdraw, given=given))
+            self._adjacency_cache.evict(touched)
+            withdrawn += gone
+        return withdrawn
 
     @override
     def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:
@@ -225,8 +203,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def list_awaiting_vectors(self, limit: int) -> list[RevisionKey]:
-        (found,) = self._read("awaiting_vectors", limit=limit)
-        return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
+        return self._keys("awaiting_vectors", limit=limit)
 
     @override
     def mark_vectors_stored(self, keys: Sequence[RevisionKey]) -> None:
@@ -235,8 +212,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def list_awaiting_embedding(self, limit: int) -> list[RevisionKey]:
-        (found,) = self._read("awaiting_embedding", limit=limit)
-        return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
+        return self._keys("awaiting_embedding", limit=limit)
 
     @override
     def mark_embedded(self, keys: Sequence[RevisionKey]) -> None:
@@ -245,14 +221,13 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
-        (found,) = self._read("scanned_before", scanner=scanner_version, limit=limit)
-        return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
+        return self._keys("scanned_before", scanner=scanner_version, limit=limit)
 
     @override
     def save_scans(self, scans: Mapping[RevisionKey, RevisionScan], scanner_version: int) -> None:
         for given in batches(sorted(scans.items()), WRITE_BATCH):
             self._transact(
-                partial(publish.save_scans, scans=given, scanner_version=scanner_version)
+                partial(transactions.save_scans, scans=given, scanner_version=scanner_version)
             )
 
     @override
@@ -268,7 +243,9 @@ class Neo4jCatalog(StatementRunner, Catalog):
         self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
     ) -> None:
         for given in batches([(key, *judgements[key]) for key in sorted(judgements)], WRITE_BATCH):
-            self._transact_with_locks(partial(publish.save_judgements, model=model, given=given))
+            self._transact_with_locks(
+                partial(transactions.save_judgements, model=model, given=given)
+            )
 
     @override
     def increment_uses(self, skill_ids: Sequence[str]) -> None:
@@ -338,11 +315,6 @@ class Neo4jCatalog(StatementRunner, Catalog):
                     rows.append(skill_id)
         return pointers, rows
 
-    def _withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
-        newest = select_latest_revisions(withdrawals)
-        withdrawn: list[str] = []
-        for given in batches([newest[skill_id] for skill_id in sorted(newest)], WRITE_BATCH):
-            gone, touched = self._transact_with_locks(partial(publish.withdraw, given=given))
-            self._adjacency_cache.evict(touched)
-            withdrawn += gone
-        return withdrawn
+    def _keys(self, name: str, **parameters: object) -> list[RevisionKey]:
+        [(ids, seqs)] = self._read(name, **parameters)
+        return [RevisionKey(*pair) for pair in zip(ids, seqs, strict=True)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 
 from typing_extensions import override
 
-from graph.neo4j import dismissed_links, publish
+from graph.neo4j import transactions
 from graph.neo4j.rows import (
-    EMPTY_ADJACENCY,
     adjacency_from_row,
     features_from_rows,
     index_key,
@@ -20,10 +20,12 @@ from graph.neo4j.rows import (
 from graph.neo4j.statements import READ_BATCH, StatementRunner
 from graph.protocol import LinkStore
 from graph.records import (
+    NO_LINKS,
     Adjacency,
     DismissedLink,
     Link,
     LinkFeatures,
+    LinkInput,
     LinkKey,
     LinkType,
     link_key,
@@ -48,7 +50,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         found, version = self._adjacency_cache.get_many(skill_ids, fan_out)
         missing = [skill_id for skill_id in dict.fromkeys(skill_ids) if skill_id not in found]
         if missing:
-            read = dict.fromkeys(missing, EMPTY_ADJACENCY)
+            read = dict.fromkeys(missing, NO_LINKS)
             for skill_id, ends, totals in self._read("adjacency", ids=missing, fan_out=fan_out):
                 read[skill_id] = adjacency_from_row(ends, totals)
             self._adjacency_cache.put_many(read, fan_out, version)
@@ -59,45 +61,35 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     def get_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         found: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
         for ids in batches(list(found), _SKILLS_PER_READ):
-            for skill_id, links in self._read("links", ids=list(ids)):
+            for skill_id, links in self._read("links", ids=ids):
                 found[skill_id] = links_from_rows(links)
         for links in found.values():
-            links.sort(key=_by_owner)
+            links.sort(key=attrgetter("owned_key"))
         return found
 
     @override
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         ids = list(dict.fromkeys(skill_ids))
         [(links,)] = self._read("links_among", ids=ids)
-        return sorted(links_from_rows(links), key=_by_source)
+        return sorted(links_from_rows(links), key=attrgetter("source", "target", "type", "owner"))
 
     # -- linking
     @override
     def mark_for_linking(self, skill_ids: Sequence[str]) -> None:
         for ids in batches(sorted(set(skill_ids)), _MARKS_PER_WRITE):
-            self._transact(partial(publish.mark_for_linking, skill_ids=ids))
+            self._transact(partial(transactions.mark_for_linking, skill_ids=ids))
 
     @override
-    def get_link_origin(self) -> str:
-        return str(self._read("link_origin")[0][0])
+    def get_input_version(self, which: LinkInput) -> str:
+        return str(self._read("input_version", key=which.value)[0][0])
 
     @override
-    def set_link_origin(self, origin: str) -> None:
-        self._write("set_link_origin", origin=origin)
-
-    @override
-    def get_learned_state(self) -> str:
-        return str(self._read("learned_state")[0][0])
-
-    @override
-    def set_learned_state(self, state: str) -> None:
-        self._write("set_learned_state", state=state)
+    def set_input_version(self, which: LinkInput, version: str) -> None:
+        self._write("set_input_version", key=which.value, version=version)
 
     @override
     def dismiss_link(self, dismissed: DismissedLink) -> None:
-        touched = self._transact_with_locks(
-            partial(dismissed_links.dismiss_link, dismissed=dismissed)
-        )
+        touched = self._transact_with_locks(partial(transactions.dismiss_link, dismissed=dismissed))
         self._adjacency_cache.evict(touched)
 
     @override
@@ -112,7 +104,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     @override
     def restore_link(self, key: LinkKey) -> bool:
         key = link_key(*key)
-        return self._transact_with_locks(partial(dismissed_links.restore_link, key=key))
+        return self._transact_with_locks(partial(transactions.restore_link, key=key))
 
     @override
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
@@ -123,7 +115,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     def get_link_features(self, skill_ids: Sequence[str]) -> dict[str, LinkFeatures]:
         found: dict[str, LinkFeatures] = {}
         for ids in batches(list(dict.fromkeys(skill_ids)), _SKILLS_PER_READ):
-            found |= features_from_rows(self._read("link_features", ids=list(ids))[0][0])
+            found |= features_from_rows(self._read("link_features", ids=ids)[0][0])
         return found
 
     @override
@@ -131,7 +123,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         keys = {index_key(name): name for name in map(normalise_name, names)}
         found: defaultdict[str, list[str]] = defaultdict(list)
         for asked in batches(sorted(keys), READ_BATCH):
-            rows = self._read("find_by_name", source_id=source_id, keys=list(asked))
+            rows = self._read("find_by_name", source_id=source_id, keys=asked)
             for key, skill_id in filter(is_complete, rows):
                 found[keys[key]].append(skill_id)
         return dict(found)
@@ -140,7 +132,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     def get_owned_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         found: dict[str, list[Link]] = {}
         for ids in batches(list(dict.fromkeys(skill_ids)), _SKILLS_PER_READ):
-            published = self._read("published", ids=list(ids))[0][0]
+            published = self._read("published", ids=ids)[0][0]
             found |= {skill_id: [] for skill_id in published}
             for owner, links in self._read("owned", ids=published):
                 found[owner] = links_from_rows([owner, *values] for values in links)
@@ -152,7 +144,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     ) -> dict[str, float]:
         found: dict[str, float] = {}
         for ids in batches(list(dict.fromkeys(skill_ids)), READ_BATCH):
-            rows = self._read(f"min_link_weight_{kind}", ids=list(ids), count=count)
+            rows = self._read(f"min_link_weight_{kind}", ids=ids, count=count)
             found.update((owner, float(weight)) for owner, weight in filter(is_complete, rows))
         return found
 
@@ -163,7 +155,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         """Replaces the links of one owner in one transaction. Marks are cleared last, so that an
         interrupted call is repeated as a whole."""
         for some in _split_by_owner(links):
-            touched = self._transact_with_locks(partial(publish.replace_links, links=some))
+            touched = self._transact_with_locks(partial(transactions.replace_links, links=some))
             self._adjacency_cache.evict(touched)
         for rows in batches(sorted(marks), _MARKS_PER_WRITE):
             self._write("clear_marks", rows=[list(row) for row in rows])
@@ -183,11 +175,3 @@ def _split_by_owner(links: Mapping[str, Sequence[Link]]) -> Iterable[dict[str, S
         size += len(links[owner])
     if batch:
         yield batch
-
-
-def _by_owner(link: Link) -> tuple[str, ...]:
-    return (link.owner, link.source, link.target, link.type)
-
-
-def _by_source(link: Link) -> tuple[str, ...]:
-    return (link.source, link.target, link.type, link.owner)

@@ -39,8 +39,8 @@ def migrate(server: Neo4jClient) -> None:
     repeats an interrupted migration, which is safe since every statement is idempotent. Raises
     MisconfiguredError if the schema is of a newer skillbus or the server is too old.
     """
+    _check_server(server)
     sql = _statements()
-    _check_server(server, sql["components"])
     known = migrations()
     if schema_version(server) == max(known):
         return
@@ -68,11 +68,10 @@ def migrate(server: Neo4jClient) -> None:
 
 def check(server: Neo4jClient) -> None:
     """Raise MisconfiguredError unless the schema is that of this version of skillbus."""
-    sql = _statements()
     version = schema_version(server)
     wanted = max(migrations())
     if version == 0:
-        _check_server(server, sql["components"])
+        _check_server(server)
         raise MisconfiguredError(
             f"Neo4j at {server.address} holds no library yet: start a worker, which creates "
             "the schema, and ingest a source"
@@ -93,7 +92,10 @@ def schema_version(server: Neo4jClient) -> int:
 
 def server_version(server: Neo4jClient) -> tuple[str, str]:
     """Return version and edition of the server."""
-    version, edition = server.read(_statements()["components"])[0]
+    found = server.read(_statements()["components"])
+    if not found:
+        raise TransientError(f"Neo4j at {server.address} does not report its version")
+    version, edition = found[0]
     return str(version), str(edition)
 
 
@@ -105,11 +107,8 @@ def _newer_error(server: Neo4jClient, version: int, known: int) -> Misconfigured
     )
 
 
-def _check_server(server: Neo4jClient, components: str) -> None:
-    found = server.read(components)
-    if not found:
-        raise TransientError(f"Neo4j at {server.address} does not report its version")
-    version = str(found[0][0])
+def _check_server(server: Neo4jClient) -> None:
+    version, _ = server_version(server)
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
     if numbers < _MIN_SERVER_VERSION:
         minimum = ".".join(map(str, _MIN_SERVER_VERSION))

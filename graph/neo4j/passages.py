@@ -34,10 +34,10 @@ class Neo4jPassages(StatementRunner, PassageProjector):
         about = {"skill_id": skill_id, "seq": seq}
         rows = [_passage_row(parsed, place) for place in range(len(parsed.passages))]
         for some in batches(rows, _PASSAGES_AT_ONCE):
-            if not self._write("put_passages", rows=list(some), **about)[0][0]:
+            if not self._write("put_passages", rows=some, **about)[0][0]:
                 return False
         for some in batches([_link_row(link) for link in links], _LINKS_AT_ONCE):
-            self._write("put_passage_links", rows=list(some), **about)
+            self._write("put_passage_links", rows=some, **about)
         while self._write("delete_other_passages", limit=_PASSAGES_AT_ONCE, **about)[0][0]:
             pass
         return True
@@ -45,7 +45,7 @@ class Neo4jPassages(StatementRunner, PassageProjector):
     def delete_passages(self, skill_ids: Sequence[str]) -> None:
         """Delete the passages of these skills."""
         for ids in batches(sorted(skill_ids), WRITE_BATCH):
-            while self._write("delete_passages", ids=list(ids), limit=_PASSAGES_AT_ONCE)[0][0]:
+            while self._write("delete_passages", ids=ids, limit=_PASSAGES_AT_ONCE)[0][0]:
                 pass
 
     def delete_orphaned_passages(self) -> None:

@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from graph.feature_codec import unpack_mentions, unpack_vector
 from graph.records import (
     Adjacency,
     CatalogEntry,
@@ -17,10 +16,9 @@ from graph.records import (
     LinkFeatures,
     LinkType,
     Neighbour,
-    SkillState,
     Source,
 )
-from skills.judgement import judgements_from_json
+from graph.row_codec import entry_from_row, features_from_row
 
 HAS_SCRIPTS = "CASE WHEN s.scanned_seq = s.seq THEN s.has_scripts END"
 """Expression for whether a skill has scripts; null if unknown."""
@@ -44,8 +42,6 @@ unset conditions would cost time for each node."""
 
 _SKILL_ID, _STATE = 0, 3
 
-EMPTY_ADJACENCY = Adjacency((), {})
-
 _ENTRY_DEFAULTS: tuple[Any, ...] = (
     "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, False, 0.0, 0, "", None,
 )  # fmt: skip
@@ -60,7 +56,7 @@ _MAX_KEY_BYTES = 1_000
 
 
 def source_from_row(row: Sequence[Any]) -> Source:
-    """Convert a row of the statement `sources`."""
+    """Convert a row of the statement `source_access`."""
     return Source(*row[:6], *(tuple(row[6]), *row[7:]))
 
 
@@ -74,13 +70,10 @@ def entries_from_rows(rows: Iterable[Sequence[Any]]) -> list[CatalogEntry]:
 
 
 def _entry_from_row(row: Sequence[Any]) -> CatalogEntry:
-    values: list[Any] = [
+    return entry_from_row(
         default if value is None else value
         for value, default in zip(row, _ENTRY_DEFAULTS, strict=True)
-    ]
-    values[_STATE] = SkillState(values[_STATE])
-    values[19] = judgements_from_json(values[19])
-    return CatalogEntry(*values)
+    )
 
 
 def links_from_rows(rows: Iterable[Sequence[Any]]) -> list[Link]:
@@ -114,13 +107,7 @@ def features_from_rows(rows: Iterable[Sequence[Any]]) -> dict[str, LinkFeatures]
     """
     # The name may be null, since it may be empty.
     complete = (row for row in rows if is_complete([*row[:_NAME], *row[_NAME + 1 :]]))
-    return {row[0]: _features_from_row(row) for row in complete}
-
-
-def _features_from_row(row: Sequence[Any]) -> LinkFeatures:
-    skill_id, source_id, path, name, body, description, mentions = row
-    vectors = (unpack_vector(body), unpack_vector(description))
-    return LinkFeatures(skill_id, source_id, path, name or "", *vectors, unpack_mentions(mentions))
+    return {row[0]: features_from_row(row) for row in complete}
 
 
 def adjacency_from_row(ends: Iterable[Sequence[Any]], totals: Iterable[Sequence[Any]]) -> Adjacency:

@@ -12,8 +12,8 @@ from graph.adjacency_cache import CACHED_ROWS, AdjacencyCache
 from graph.named_statements import load_statements
 from graph.neo4j.client import Neo4jClient, Rows, Run
 from graph.neo4j.migrations import check
-from graph.neo4j.publish import MissingLocksError
 from graph.neo4j.rows import ENTRY_COLUMNS, HAS_SCRIPTS
+from graph.neo4j.transactions import MissingLocksError
 from graph.records import LinkType
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from graph.neo4j.catalog import Neo4jCatalog
 from graph.neo4j.client import Neo4jClient
 from graph.neo4j.link_store import Neo4jLinkStore
 from graph.neo4j.passages import Neo4jPassages
-from graph.neo4j.publish import Withdrawal
 from graph.protocol import SkillGraph
+from graph.records import Withdrawal
 
 
 class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinkStore, Neo4jPassages, SkillGraph):
@@ -67,8 +67,8 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinkStore, Neo4jPassages, SkillGraph):
         self._server.close()
 
     @override
-    def _withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
-        withdrawn = super()._withdraw(withdrawals)
+    def withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
+        withdrawn = super().withdraw(withdrawals)
         if self._projects_passages:
             self.delete_passages(withdrawn)
         return withdrawn

@@ -164,15 +164,20 @@ def search_body(one: Search, size: int | None = None) -> dict[str, Any] | None:
     limit = min(one.limit if size is None else size, MAX_HITS)
     if limit < 1:
         return None
-    if isinstance(one, LexicalSearch):
-        found = _lexical_query(one)
+    found: dict[str, Any] | None
+    if isinstance(one, FilterSearch):
+        kind, found = "query", {"bool": {}}
+    elif isinstance(one, LexicalSearch):
+        kind, found = "query", _lexical_query(one)
     elif isinstance(one, SectionSearch):
-        found = _section_query(one, limit)
-    elif isinstance(one, FilterSearch):
-        found = {"query": {"bool": {"filter": _filter_clauses(one.filters)}}}
+        kind, found = "knn", _nested_knn(one.vector, limit, _num_candidates(limit))
     else:
-        found = _knn_query(one, limit)
-    return None if found is None else {**found, "size": limit, **_KEYS_ONLY}
+        kind, found = "knn", _knn(one, limit)
+    if found is None:
+        return None
+    if clauses := _filter_clauses(one.filters):
+        (found["bool"] if kind == "query" else found)["filter"] = clauses
+    return {kind: found, "size": limit, **_KEYS_ONLY}
 
 
 def _lexical_query(one: LexicalSearch) -> dict[str, Any] | None:
@@ -192,16 +197,13 @@ def _lexical_query(one: LexicalSearch) -> dict[str, Any] | None:
     ]
     if not clauses:  # a bool query without clauses matches everything
         return None
-    query: dict[str, Any] = {"should": clauses, "minimum_should_match": 1}
-    if allowed := _filter_clauses(one.filters):
-        query["filter"] = allowed
-    return {"query": {"bool": query}}
+    return {"bool": {"should": clauses, "minimum_should_match": 1}}
 
 
-def _knn_query(one: VectorSearch, limit: int) -> dict[str, Any] | None:
+def _knn(one: VectorSearch, limit: int) -> dict[str, Any] | None:
     if not one.vector.any():  # a zero vector has no cosine; the server refuses it
         return None
-    search: dict[str, Any] = {
+    return {
         "field": VECTOR_FIELDS[one.vector_field],
         "query_vector": one.vector.tolist(),
         "k": limit,
@@ -209,18 +211,6 @@ def _knn_query(one: VectorSearch, limit: int) -> dict[str, Any] | None:
         # Score by the exact vectors, not by their int8 quantisation.
         "rescore_vector": {"oversample": 1.0},
     }
-    if allowed := _filter_clauses(one.filters):
-        search["filter"] = allowed
-    return {"knn": search}
-
-
-def _section_query(one: SectionSearch, limit: int) -> dict[str, Any] | None:
-    search = _nested_knn(one.vector, limit, _num_candidates(limit))
-    if search is None:
-        return None
-    if allowed := _filter_clauses(one.filters):
-        search["filter"] = allowed
-    return {"knn": search}
 
 
 def _nested_knn(vector: Vector, limit: int, candidates: int) -> dict[str, Any] | None:

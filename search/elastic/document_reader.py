@@ -54,21 +54,15 @@ class DocumentReader:
             header = {"index": list(indices), **common}
             lines += [header | ({"ignore_unavailable": True} if len(indices) > 1 else {}), body]
         paths = [f"responses.{path}" for path in ("status", "error", *wanted)]
-        answers = self._search_many(lines, paths)
-        if any("error" in answer and answer["status"] == _NODE_LOST for answer in answers):
-            answers = self._search_many(lines, paths)
+        answers: list[Mapping[str, Any]] = []
+        for _ in range(2):  # again if a node died meanwhile
+            with self._connection.translate_errors() as client:
+                answers = client.msearch(searches=lines, filter_path=paths)["responses"]
+            if not any("error" in one and one["status"] == _NODE_LOST for one in answers):
+                break
         for answer in answers:
             if "error" in answer:
                 raise self._connection.to_error(int(answer["status"]), answer["error"])
-        return answers
-
-    def _search_many(
-        self, lines: Sequence[Mapping[str, Any]], paths: Sequence[str]
-    ) -> list[Mapping[str, Any]]:
-        with self._connection.translate_errors() as client:
-            answers: list[Mapping[str, Any]] = client.msearch(searches=lines, filter_path=paths)[
-                "responses"
-            ]
         return answers
 
     def get_documents(

@@ -12,7 +12,6 @@ from typing_extensions import override
 from config.errors import PermanentError, SkillbusError
 from config.server_settings import ServerSettings
 from search.blob_codec import unpack_filters
-from search.elastic.caches import LRUCache, VectorCache
 from search.elastic.candidate_search import search_candidates, search_section_cosines
 from search.elastic.connection import BulkOperation, ElasticsearchConnection, MissingIndexError
 from search.elastic.document_codec import (
@@ -37,6 +36,7 @@ from search.elastic.index_sets import (
     IndexSets,
 )
 from search.elastic.merging import merge_away_deleted
+from search.elastic.vector_cache import VectorCache
 from search.elastic.vector_reader import read_skill_vectors, read_vectors_by_hash
 from search.protocol import (
     ForwardRecord,
@@ -49,6 +49,7 @@ from search.protocol import (
 )
 from search.skill_analysis import skill_text_hashes
 from skills.batches import batches
+from skills.lru_cache import LRUCache
 from skills.record import RevisionKey
 
 VECTOR_CACHE_BYTES = 1024 * 1024 * 1024
@@ -99,8 +100,8 @@ class ElasticsearchIndex(SearchIndex):
         self._opened: IndexSet | None = index_set
         self._opening = threading.Lock()
         self._vectors = VectorCache(dimension, VECTOR_CACHE_BYTES) if caching else None
-        self._revisions: LRUCache[StoredRevision] = LRUCache(REVISION_CACHE_BYTES * caching)
-        self._sections: LRUCache[bytes] = LRUCache(SECTION_CACHE_BYTES * caching)
+        self._revisions = LRUCache[RevisionKey, StoredRevision](REVISION_CACHE_BYTES * caching)
+        self._sections = LRUCache[RevisionKey, bytes](SECTION_CACHE_BYTES * caching)
 
     def ensure(self) -> IndexSet:
         """Open or create the index set; safe when many processes start at once.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from importlib.resources import files
 from typing import Any
@@ -71,21 +71,21 @@ def set_name(prefix: str, identity: IndexIdentity) -> str:
     return f"{prefix}-{slug or 'model'}-{digest.hexdigest()}"
 
 
+def load_definition(name: str, shards: int, replicas: int) -> dict[str, Any]:
+    """Return settings and mappings of an index, from its file in `mappings`."""
+    path = files("search.elastic").joinpath("mappings", f"{name}.json")
+    body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    body["settings"]["index"] |= {"number_of_shards": shards, "number_of_replicas": replicas}
+    return body
+
+
 def index_definition(
     kind: str, identity: IndexIdentity, shards: int, replicas: int
 ) -> dict[str, Any]:
-    """Return settings and mappings of an index, from its file in `mappings`."""
-    path = files("search.elastic").joinpath("mappings", f"{kind}.json")
-    body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    body["settings"]["index"] |= {"number_of_shards": shards, "number_of_replicas": replicas}
+    """Return settings and mappings of an index of a set."""
+    body = load_definition(kind, shards, replicas)
     _set_dimension(body["mappings"]["properties"], identity.dimension)
-    body["mappings"]["_meta"] = {
-        _META: {
-            "schema": identity.schema,
-            "model": identity.model,
-            "dimension": identity.dimension,
-        }
-    }
+    body["mappings"]["_meta"] = {_META: asdict(identity)}
     return body
 
 

@@ -6,18 +6,17 @@ detects concurrent writers.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from importlib.resources import files
 from typing import Any
 
 from config.errors import MisconfiguredError, TransientError
 from config.server_settings import ServerSettings
 from search.elastic.connection import ElasticsearchConnection, MissingIndexError
 from search.elastic.document_reader import find_max
+from search.elastic.index_sets import load_definition
 from search.elastic.merging import merge_away_deleted
 from skills.batches import batches
 
@@ -110,12 +109,8 @@ class SkillDocuments:
         with self._lock:
             if self._is_created:
                 return
-            path = files("search.elastic").joinpath("mappings", f"{self._name}.json")
-            body = json.loads(path.read_text(encoding="utf-8"))
-            body["settings"]["index"] |= {
-                "number_of_shards": self._shards,
-                "number_of_replicas": self._servers.elasticsearch_replicas,
-            }
+            replicas = self._servers.elasticsearch_replicas
+            body = load_definition(self._name, self._shards, replicas)
             self.connection.create_index(self._index, aliases={self._write_alias: {}}, **body)
             with self.connection.translate_errors() as client:
                 found = client.indices.get_mapping(index=self._index)

@@ -148,6 +148,9 @@ class RevisionStore:
         except sqlite3.DatabaseError as error:
             if self._closed:  # by another thread, which also closed the connections in use
                 raise PermanentError(_CLOSED) from error
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise  # an error in a statement
             raise PermanentError(
                 f"the search index at {self._path.parent} is damaged ({error}); delete that "
                 "folder and ingest again"

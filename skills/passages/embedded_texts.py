@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skills.headings import heading_paths_below_title
+from skills.passages.headings import heading_paths_below_title
 from skills.record import ParsedSkill, Section
 
 MAX_EMBEDDED_CHARACTERS = 1500

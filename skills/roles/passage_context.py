@@ -7,7 +7,7 @@ from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
-from skills.headings import heading_paths_below_title
+from skills.passages.headings import heading_paths_below_title
 from skills.record import Passage, PassageKind, Section
 from skills.roles import cues
 

@@ -163,6 +163,10 @@ class RedisStore:
         with translate_errors(self._settings):
             yield self._client
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
 
 def _is_passing(error: RedisError) -> bool:
     """Return whether Redis refused a command for its present state, such as a full memory."""

@@ -110,7 +110,3 @@ class RedisEvaluationStore(RedisStore, EvaluationStore):
     def overwrite_deleted(self) -> None:
         with self._connected() as client:
             rewrite_log(client)
-
-    @override
-    def close(self) -> None:
-        self._client.close()

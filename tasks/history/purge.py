@@ -8,7 +8,7 @@ deleted.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,9 +102,20 @@ def _purge(
     if source is not None and source.kind == "git":
         delete_mirror(source.source_id, stores.settings)
     written = (stores.index, stores.history, stores.reviews, journal, stores.evaluations, graph)
-    for store in written:
-        store.overwrite_deleted()
+    overwrite_deleted([store.overwrite_deleted for store in written])
     return report | {"comes_back": _find_in_source(stores.settings, source, skill_id)}
+
+
+def overwrite_deleted(stores: Iterable[Callable[[], None]]) -> None:
+    """Have each store overwrite its deleted data; raises the first TransientError at the end."""
+    failures: list[TransientError] = []
+    for overwrite in stores:
+        try:
+            overwrite()
+        except TransientError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 def _delete_revisions(stores: PurgeStores, skill_id: str) -> dict[str, Any]:

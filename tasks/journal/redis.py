@@ -343,10 +343,6 @@ class RedisJournal(RedisWorkRecords, Journal):
         with self._connected() as client:
             client.blpop([_BELL], timeout=timeout)
 
-    @override
-    def close(self) -> None:
-        self._client.close()
-
 
 def _to_job(job_id: str, values: dict[str, str]) -> Job:
     outcome, expires = values.get("outcome"), values["expires"]

@@ -15,6 +15,7 @@ import structlog
 from pydantic import BaseModel
 from typing_extensions import override
 
+from config.backoff import Backoff
 from config.errors import MisconfiguredError, SkillbusError, TransientError
 from config.language_model_settings import LanguageModelSettings
 from skills.token_count import count_tokens
@@ -130,15 +131,14 @@ class MeteredLanguageModel(LanguageModel):
     ) -> StoredAnswer | None:
         """Claim the question, or wait for the worker that holds it and return the answer."""
         seconds = self._claim_seconds(request)
-        pause = _FIRST_POLL_SECONDS
+        backoff = Backoff(_FIRST_POLL_SECONDS, _LAST_POLL_SECONDS)
         while not self._answers.claim(key, owner, seconds):
             left = end - time.monotonic()
             if left <= 0:
                 raise ModelUnavailableError(
                     f"{request.stage}: another worker still waits for the answer to this question"
                 )
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, _LAST_POLL_SECONDS)
+            time.sleep(min(backoff.pause(), left))
             if (stored := self._answers.get_answer(key)) is not None:
                 return stored
         # The claim may have been free because the answer was stored since the last look.
@@ -161,7 +161,7 @@ class MeteredLanguageModel(LanguageModel):
         reserve. Raises TokenBudgetError.
         """
         estimate, limit = estimate_tokens(request), self._settings.daily_tokens
-        pause = _FIRST_POLL_SECONDS
+        backoff = Backoff(_FIRST_POLL_SECONDS, _LAST_POLL_SECONDS)
         while True:
             now = self._clock()
             day = utc_day(now)
@@ -182,8 +182,7 @@ class MeteredLanguageModel(LanguageModel):
                     if is_spent
                     else self._claim_seconds(request),
                 )
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, _LAST_POLL_SECONDS)
+            time.sleep(min(backoff.pause(), left))
 
     def _settle(
         self, request: ModelRequest, day: str, reservation: str, usage: TokenUsage, calls: int

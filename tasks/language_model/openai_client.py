@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,7 +29,7 @@ from tasks.language_model.endpoint.chat_completion import (
     error_message,
     read_reply,
 )
-from tasks.language_model.endpoint.event_loop import SHARED_EVENT_LOOP, EventLoopThread
+from tasks.language_model.endpoint.event_loop import EventLoopThread
 from tasks.language_model.endpoint.refusals import (
     KEY_FILE,
     RateLimitError,
@@ -58,17 +58,16 @@ _CLOSE_SECONDS = 5.0
 
 @dataclass(slots=True)
 class _Connection:
-    """The SDK's client in one process. running: its calls."""
+    """The SDK's client in one process, and the thread that runs its calls and nothing else."""
 
     pid: int
     thread: EventLoopThread
     client: openai.AsyncOpenAI
     slots: asyncio.Semaphore
-    running: set[asyncio.Task[Any]] = field(default_factory=set)
 
     async def close(self) -> None:
         """Cancel the calls and close the connections."""
-        running = list(self.running)
+        running = asyncio.all_tasks() - {asyncio.current_task()}
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -100,10 +99,10 @@ class _Works(BaseModel):
 class OpenAILanguageModel(LanguageModel):
     """A model behind `/chat/completions`.
 
-    All clients of a process share one thread with an event loop, in which calls run and are
-    cancelled at their deadline; the endpoint sees the connection close. The state of an endpoint
-    (what it enforces, pauses, failures) is kept per endpoint and model. The key is read once, here.
-    Raises MisconfiguredError if its file cannot be used.
+    Calls run in a thread with an event loop, and are cancelled at their deadline; the endpoint sees
+    the connection close. The state of an endpoint (what it enforces, pauses, failures) is kept per
+    endpoint and model. The key is read once, here. Raises MisconfiguredError if its file cannot be
+    used.
     """
 
     def __init__(self, settings: LanguageModelSettings) -> None:
@@ -173,7 +172,7 @@ class OpenAILanguageModel(LanguageModel):
             try:
                 connection.thread.submit(connection.close()).result(_CLOSE_SECONDS)
             finally:
-                SHARED_EVENT_LOOP.release(connection.thread)
+                connection.thread.stop()
 
     @property
     def _state(self) -> EndpointState:
@@ -183,7 +182,7 @@ class OpenAILanguageModel(LanguageModel):
         """Return the reply to a request, sent in the thread of the event loop."""
         connection = self._connect()
         try:
-            future = connection.thread.submit(self._run(connection, fields, exchange))
+            future = connection.thread.submit(self._exchange(connection, fields, exchange))
         except RuntimeError:
             raise ModelUnavailableError("the client is closed") from None
         # The event loop enforces the deadline; this limit is for a blocked event loop.
@@ -218,20 +217,10 @@ class OpenAILanguageModel(LanguageModel):
                 )
                 _ = client.chat.completions  # imports its module, outside of any deadline
                 slots = asyncio.Semaphore(settings.concurrency)
-                thread = SHARED_EVENT_LOOP.acquire()
-                found = self._connection = _Connection(os.getpid(), thread, client, slots)
+                found = self._connection = _Connection(
+                    os.getpid(), EventLoopThread(), client, slots
+                )
             return found
-
-    async def _run(
-        self, connection: _Connection, fields: Mapping[str, Any], exchange: Exchange
-    ) -> Reply:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine of an event loop runs in a task
-        connection.running.add(task)
-        try:
-            return await self._exchange(connection, fields, exchange)
-        finally:
-            connection.running.discard(task)
 
     async def _exchange(
         self, connection: _Connection, fields: Mapping[str, Any], exchange: Exchange

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from config.language_model_settings import ModelStage
 from config.server_settings import ServerSettings
+from skills.batches import batches
 from tasks.broker.redis_connection import PREFIX, RedisStore, rewrite_log
 from tasks.language_model.answer_store import (
     AnswerStore,
@@ -167,8 +168,7 @@ class RedisAnswerStore(RedisStore, AnswerStore):
     ) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
         with self._connected() as client:
-            for start in range(0, len(subjects), _BATCH_SIZE):
-                batch = subjects[start : start + _BATCH_SIZE]
+            for batch in batches(subjects, _BATCH_SIZE):
                 documents = client.hmget(_refinements_key(kind), batch)
                 found |= {
                     subject: json.loads(document)
@@ -198,10 +198,6 @@ class RedisAnswerStore(RedisStore, AnswerStore):
                 deleted += client.hdel(key, *subjects) if subjects else 0
             rewrite_log(client)
         return int(deleted)
-
-    @override
-    def close(self) -> None:
-        self._client.close()
 
 
 def _refinements_key(kind: RefinementKind) -> str:

@@ -73,11 +73,8 @@ class SqliteAnswerStore(AnswerStore):
 
     @override
     def get_answer(self, key: str) -> StoredAnswer | None:
-        with self._file.reading() as connection:
-            row = connection.execute(
-                "SELECT text, reason FROM answers WHERE key = ?", (key,)
-            ).fetchone()
-        return None if row is None else StoredAnswer(*row)
+        rows = self._file.read("SELECT text, reason FROM answers WHERE key = ?", (key,))
+        return StoredAnswer(*rows[0]) if rows else None
 
     @override
     def save_answer(self, key: str, stage: ModelStage, model: str, answer: StoredAnswer) -> None:
@@ -144,25 +141,23 @@ class SqliteAnswerStore(AnswerStore):
 
     @override
     def get_usage(self, day: str) -> dict[str, StageUsage]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT stage, calls, prompt_tokens, completion_tokens, stored "
-                "FROM token_usage WHERE day = ? ORDER BY stage",
-                (day,),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT stage, calls, prompt_tokens, completion_tokens, stored "
+            "FROM token_usage WHERE day = ? ORDER BY stage",
+            (day,),
+        )
         return {row[0]: StageUsage(*row[1:]) for row in rows}
 
     @override
     def get_refinements(
         self, kind: RefinementKind, subjects: Sequence[str]
     ) -> dict[str, dict[str, Any]]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT subject, document FROM refinements "
-                "WHERE stage = ? AND model = ? AND version = ? "
-                "AND subject IN (SELECT value FROM json_each(?))",
-                (kind.stage, kind.model, kind.version, json.dumps(list(subjects))),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT subject, document FROM refinements "
+            "WHERE stage = ? AND model = ? AND version = ? "
+            "AND subject IN (SELECT value FROM json_each(?))",
+            (kind.stage, kind.model, kind.version, json.dumps(list(subjects))),
+        )
         return {subject: json.loads(document) for subject, document in rows}
 
     @override

@@ -336,10 +336,6 @@ class RedisOutcomeStore(RedisStore, OutcomeStore):
         with self._connected():
             self._record_until(args=[repr(seconds)])
 
-    @override
-    def close(self) -> None:
-        self._client.close()
-
 
 def _name_session(owner: str, session: str) -> str:
     return hashlib.sha256(json.dumps([owner, session]).encode()).hexdigest()[:32]

@@ -165,17 +165,14 @@ def _embed_passages(context: QueryContext, chosen: ChosenRevisions) -> dict[Revi
     keeps, and as many more as the time allows."""
     services = context.services
     model = services.encoder.get().model
-    vectors, missing = {}, []
-    for revision in chosen.revisions.values():
-        kept = services.passage_vectors.get(model, revision.key)
-        if kept is not None:
-            vectors[revision.key] = kept
-        elif revision.parsed.passages:
-            missing.append(revision)
+    revisions = chosen.revisions.values()
+    kept = services.passage_vectors.get((model, one.key) for one in revisions)
+    vectors = {key: found for (_, key), found in kept.items()}
+    missing = [one for one in revisions if one.key not in vectors and one.parsed.passages]
     for revision in _within_time(context, missing, "passage"):
         texts = passage_texts(revision.parsed)
-        vectors[revision.key] = encode_cached(services, texts, in_bulk=False)
-        services.passage_vectors.put(model, revision.key, vectors[revision.key])
+        found = vectors[revision.key] = encode_cached(services, texts, in_bulk=False)
+        services.passage_vectors.put((model, revision.key), found, found.size)
     return vectors
 
 

@@ -163,13 +163,6 @@ class DismissedLinksContract:
         ]
         assert row.totals[LinkType.USED_TOGETHER, True] == 0.95
 
-    def test_the_state_of_learning_is_kept(self, graph: SkillGraph, reopen: Reopen) -> None:
-        assert graph.get_learned_state() == ""
-        graph.set_learned_state("origin 12")
-        graph.set_learned_state("origin 13")
-        graph.set_link_origin("model 1")
-        assert reopen().get_learned_state() == "origin 13"
-
 
 class TestSqliteDismissedLinks(DismissedLinksContract):
     @pytest.fixture

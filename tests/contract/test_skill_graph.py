@@ -16,6 +16,7 @@ from graph.entry_filter import EntryCount, EntryFilter, HasScripts
 from graph.protocol import SkillGraph
 from graph.records import (
     Link,
+    LinkInput,
     LinkType,
     Mention,
     Neighbour,
@@ -910,15 +911,19 @@ class SkillGraphContract:
         graph.mark_for_linking([])
         assert marked(graph) == {"lib:b"}
 
-    def test_the_origin_of_links_is_kept(self, graph: SkillGraph, reopen: Reopen) -> None:
-        assert graph.get_link_origin() == ""
-        graph.set_link_origin("some model 1")
-        graph.set_link_origin("another model 2")
-        assert reopen().get_link_origin() == "another model 2"
+    def test_versions_of_the_inputs_of_linking_are_kept(
+        self, graph: SkillGraph, reopen: Reopen
+    ) -> None:
+        for which in LinkInput:
+            assert graph.get_input_version(which) == ""
+            graph.set_input_version(which, f"{which} 1")
+        graph.set_input_version(LinkInput.OUTCOMES, "outcomes 2")
+        known = reopen()
+        assert known.get_input_version(LinkInput.OUTCOMES) == "outcomes 2"
+        assert known.get_input_version(LinkInput.SETTINGS) == "link_origin 1"
         for text in ("0123", " 1", "1e5", "语 9", ""):
-            graph.set_link_origin(text)
-            graph.set_learned_state(text)
-            assert graph.get_link_origin() == graph.get_learned_state() == text
+            graph.set_input_version(LinkInput.SETTINGS, text)
+            assert graph.get_input_version(LinkInput.SETTINGS) == text
 
     def test_names_that_come_and_go_mark_who_mentions_them(self, graph: SkillGraph) -> None:
         graph.publish(

@@ -18,6 +18,7 @@ from tasks.language_model.skill_pairs.protocol import (
     PairVerdict,
     RejectedPair,
     SkillPairStore,
+    find_compared_pairs,
 )
 from tasks.language_model.skill_pairs.redis import RedisSkillPairs
 from tasks.language_model.skill_pairs.sqlite import SqliteSkillPairs
@@ -143,12 +144,9 @@ def test_the_file_of_the_answers_is_shared(tmp_path: Path) -> None:
 
 
 def test_pairs_that_queries_compare_are_counted(store: SkillPairStore) -> None:
-    general = [("lib:z", TOO_GENERAL)]
-    store.record("q1", [("lib:b", REDUNDANT), *general], [("lib:b", "lib:a", REDUNDANT)])
-    again = [("lib:a", "lib:b", REDUNDANT), ("lib:a", "lib:c", REDUNDANT)]
-    store.record("q2", [("lib:a", REDUNDANT)], again)
-    pairs = [("lib:b", "lib:a", INCOMPATIBLE), ("lib:b", "lib:b", INCOMPATIBLE)]
-    store.record("q3", [("lib:b", INCOMPATIBLE)], [*pairs, ("lib:a", "lib:z", TOO_GENERAL)])
+    store.record("q1", {("lib:a", "lib:b", REDUNDANT)})
+    store.record("q2", {("lib:a", "lib:b", REDUNDANT), ("lib:a", "lib:c", REDUNDANT)})
+    store.record("q3", {("lib:a", "lib:b", INCOMPATIBLE)})
     assert store.list_rejected_pairs(2, 10) == [RejectedPair(("lib:a", "lib:b"), REDUNDANT, 2)]
     assert store.list_rejected_pairs(1, 10) == [
         RejectedPair(("lib:a", "lib:b"), REDUNDANT, 2),
@@ -158,15 +156,9 @@ def test_pairs_that_queries_compare_are_counted(store: SkillPairStore) -> None:
     assert len(store.list_rejected_pairs(1, 2)) == 2
 
 
-def test_what_is_rejected_together_for_one_reason_is_a_pair(store: SkillPairStore) -> None:
-    store.record("q1", [("lib:b", REDUNDANT), ("lib:a", REDUNDANT), ("lib:c", INCOMPATIBLE)])
-    assert store.list_rejected_pairs(1, 10) == [RejectedPair(("lib:a", "lib:b"), REDUNDANT, 1)]
-
-
 def test_a_query_counts_once(reopen: Reopen) -> None:
     for _ in range(3):
-        rejections = [("lib:b", REDUNDANT), ("lib:b", INCOMPATIBLE)]
-        reopen().record("q1", rejections, [("lib:b", "lib:a", REDUNDANT)])
+        reopen().record("q1", {("lib:a", "lib:b", REDUNDANT)})
     store = reopen()
     assert store.list_rejected_pairs(1, 10) == [RejectedPair(("lib:a", "lib:b"), REDUNDANT, 1)]
 
@@ -176,21 +168,24 @@ def test_the_oldest_queries_are_deleted(
 ) -> None:
     monkeypatch.setattr(protocol, "MAX_QUERIES", 2)
     for name in "abcd":
-        pair = (f"lib:{name}", "lib:z", REDUNDANT)
-        store.record(f"query of {name}", [(f"lib:{name}", REDUNDANT)], [pair])
+        store.record(f"query of {name}", {(f"lib:{name}", "lib:z", REDUNDANT)})
     kept = [pair.skill_ids[0] for pair in store.list_rejected_pairs(1, 10)]
     assert kept == ["lib:c", "lib:d"]
 
 
-def test_a_query_is_bounded(store: SkillPairStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MAX_REJECTIONS", 3)
-    store.record("q1", [(f"lib:{number}", TOO_GENERAL) for number in range(9)])
-    assert store.list_rejected_pairs(1, 10) == []
-    store.record("q3", [(f"other:{number}", REDUNDANT) for number in range(9)])
-    assert len(store.list_rejected_pairs(1, 10)) == 3
+def test_pairs_of_a_query_are_those_it_states_and_those_it_rejects_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reasons = {"lib:b": REDUNDANT, "lib:a": REDUNDANT, "lib:c": INCOMPATIBLE, "lib:z": TOO_GENERAL}
+    stated = [("lib:b", "lib:a", INCOMPATIBLE), ("lib:b", "lib:b", INCOMPATIBLE)]
+    assert find_compared_pairs(reasons, [*stated, ("lib:a", "lib:z", TOO_GENERAL)]) == {
+        ("lib:a", "lib:b", REDUNDANT),
+        ("lib:a", "lib:b", INCOMPATIBLE),
+    }
     monkeypatch.setattr(protocol, "MAX_PAIRS", 2)
-    store.record("q2", [], [("lib:a", f"lib:{number}", REDUNDANT) for number in range(9)])
-    assert len(store.list_rejected_pairs(1, 10)) == 3 + 2
+    many = {f"lib:{number}": REDUNDANT for number in range(9)}
+    assert len(find_compared_pairs(many, [])) == 2
+    assert len(find_compared_pairs({}, [("lib:a", one, REDUNDANT) for one in many])) == 2
 
 
 def test_verdicts_about_forgotten_contents_are_gone(store: SkillPairStore) -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import codecs
 import hashlib
 import mimetypes
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +17,7 @@ from functools import partial
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
 from search.protocol import StoredRevision
+from skills.lru_cache import LRUCache
 from skills.record import RevisionKey, SiblingFile
 from tasks.sources.folder_rules import hash_skill_folder
 from tasks.sources.protocol import SKILL_FILE
@@ -52,8 +51,7 @@ class SkillFiles:
     def __init__(self, settings: Settings, skill_reader: SkillReader) -> None:
         self._settings = settings
         self._skill_reader = skill_reader
-        self._skill_files: OrderedDict[RevisionKey, SiblingFile] = OrderedDict()
-        self._lock = threading.Lock()
+        self._skill_files: LRUCache[RevisionKey, SiblingFile] = LRUCache(_MAX_CACHED)
 
     def list_files(self, revision: StoredRevision) -> list[SiblingFile]:
         """Return all files of a skill: SKILL.md first, the others by path.
@@ -94,16 +92,11 @@ class SkillFiles:
         return [found[name] for name in names]
 
     def _find_skill_file(self, revision: StoredRevision) -> SiblingFile:
-        with self._lock:
-            known = self._skill_files.get(revision.key)
-        if known is not None:
-            return known
+        if known := self._skill_files.get([revision.key]):
+            return known[revision.key]
         content = self.read_file(revision, SKILL_FILE)
         found = SiblingFile(SKILL_FILE, len(content), hashlib.sha256(content).hexdigest())
-        with self._lock:
-            self._skill_files[revision.key] = found
-            if len(self._skill_files) > _MAX_CACHED:
-                self._skill_files.popitem(last=False)
+        self._skill_files.put(revision.key, found)
         return found
 
     @contextmanager

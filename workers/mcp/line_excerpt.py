@@ -12,8 +12,8 @@ from search.protocol import StoredRevision
 from skills.bundle.escaping import quote_value
 from skills.bundle.markdown import format_line_ranges, render_left_out_lines, render_skill
 from skills.bundle.model import BundlePassage
-from skills.headings import heading_paths_from_title
 from skills.passages import OpenFences
+from skills.passages.headings import heading_paths_from_title
 from skills.record import ParsedSkill
 from skills.token_count import count_tokens
 from tasks.query.choose import ChosenSkill

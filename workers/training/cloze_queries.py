@@ -11,7 +11,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from skills.headings import heading_paths_below_title
+from skills.passages.headings import heading_paths_below_title
 from skills.record import ParsedSkill, Passage, PassageKind
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])|\n+")

@@ -18,16 +18,11 @@ MATCH (m:Meta {key: 'seq'}) RETURN m.value
 MATCH (m:Meta {key: 'epoch'}) SET m.value = m.value + 1 RETURN m.value
 
 // name: save_source
-MERGE (s:Source {source_id: $source_id}) ON CREATE SET s.kind = $kind, s.root = $root
-WITH s, s.kind = $kind AND s.root = $root AS same
+MERGE (s:Source {source_id: $known.source_id})
+ON CREATE SET s.kind = $known.kind, s.root = $known.root
+WITH s, s.kind = $known.kind AND s.root = $known.root AS same
 FOREACH (_ IN CASE WHEN same THEN [1] ELSE [] END | SET s += $known)
-RETURN same, s.kind, s.root
-
-// name: sources
-MATCH (s:Source)
-RETURN s.source_id, s.kind, s.root, s.last_success, s.branch, s.path, s.licences,
-    s.credential_file, s.poll_seconds, s.commit, s.last_attempt, s.last_error
-ORDER BY s.source_id
+RETURN s.kind, s.root
 
 // name: source_access
 CALL () {
@@ -47,11 +42,6 @@ WITH g
 MATCH (m:Meta {key: 'epoch'}) SET m.value = m.value + 1
 WITH g, size($groups) = 0 AS empty
 FOREACH (_ IN CASE WHEN empty THEN [g] ELSE [] END | DELETE g)
-
-// name: published_of_source
-MATCH (s:Skill) USING INDEX SEEK s:Skill(source_id, path)
-WHERE s.source_id = $source_id AND s.path IS NOT NULL AND s.seq > 0
-RETURN count(*)
 
 // name: delete_file_signatures
 MATCH (c:Seen) USING INDEX SEEK c:Seen(source_id, path)

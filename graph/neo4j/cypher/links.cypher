@@ -29,17 +29,11 @@ RETURN m.skill_id AS skill_id
 // name: mark_for_linking
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.seq > 0 SET s.mark_epoch = $epoch
 
-// name: link_origin
-OPTIONAL MATCH (m:Meta {key: 'link_origin'}) RETURN coalesce(m.text, '')
+// name: input_version
+OPTIONAL MATCH (m:Meta {key: $key}) RETURN coalesce(m.text, '')
 
-// name: set_link_origin
-MERGE (m:Meta {key: 'link_origin'}) SET m.text = $origin
-
-// name: learned_state
-OPTIONAL MATCH (m:Meta {key: 'learned_state'}) RETURN coalesce(m.text, '')
-
-// name: set_learned_state
-MERGE (m:Meta {key: 'learned_state'}) SET m.text = $state
+// name: set_input_version
+MERGE (m:Meta {key: $key}) SET m.text = $version
 
 // name: dismissed_links
 MATCH (d:DismissedLink) WHERE d.source IS NOT NULL AND d.reason IS NOT NULL

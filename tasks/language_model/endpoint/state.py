@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from config.backoff import Backoff
 from tasks.language_model.protocol import ModelUnavailableError
 from tasks.language_model.structured_answers import AnswerForm
 
@@ -17,7 +18,8 @@ log = structlog.get_logger()
 
 _FAILURES_TO_OPEN = 2
 _FIRST_OPEN_SECONDS, _MAX_OPEN_SECONDS = 3.0, 60.0
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 3600.0
+_PAUSES_SECONDS = (1.0, 64.0)
+_MAX_PAUSE_SECONDS = 3600.0
 _SLACK = 1.1
 """Factor above the time limit of a timed out call up to which another time limit counts as
 equal."""
@@ -53,7 +55,7 @@ class EndpointState:
         self._answered = False
         self._named: set[str] = set()
         self._not_before = 0.0
-        self._limited = 0
+        self._pauses = Backoff(*_PAUSES_SECONDS, jitter=False)
         self._failures = 0
         self._open_until = 0.0
         self._is_trying = False
@@ -121,7 +123,7 @@ class EndpointState:
         """Record an answer; closes the circuit."""
         with self._lock:
             self._answered = True
-            self._limited = 0
+            self._pauses.reset()
             self._close()
 
     def note_refusal(self) -> None:
@@ -150,10 +152,7 @@ class EndpointState:
     def pause(self, retry_after: float | None) -> None:
         """Hold back all calls for `retry_after` seconds, or for a growing time if it is None."""
         with self._lock:
-            seconds = retry_after
-            if seconds is None:
-                seconds = _FIRST_PAUSE_SECONDS * 2.0 ** min(self._limited, 6)
-                self._limited += 1
+            seconds = self._pauses.pause() if retry_after is None else retry_after
             seconds = min(max(seconds, 0.05), _MAX_PAUSE_SECONDS)
             self._not_before = max(self._not_before, time.monotonic() + seconds)
 

@@ -7,7 +7,7 @@ candidate for a link.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import NamedTuple, Protocol
@@ -17,9 +17,6 @@ from tasks.language_model.answer_store import RefinementKind
 
 MAX_QUERIES = 20_000
 """Maximum queries whose rejections are kept; the oldest are deleted."""
-
-MAX_REJECTIONS = 200
-"""Maximum rejections of one query that are kept, the first ones."""
 
 MAX_PAIRS = 100
 """Maximum pairs of one query that are counted, the first ones."""
@@ -107,17 +104,10 @@ class SkillPairStore(Protocol):
         """Yield the contents with a verdict that gives a link, each once."""
         ...
 
-    def record(
-        self,
-        query_key: str,
-        rejections: Sequence[tuple[str, RejectionReason]],
-        compared: Sequence[ComparedPair] = (),
-    ) -> None:
-        """Store the pairs that a query compared.
+    def record(self, query_key: str, compared: Set[ComparedPair]) -> None:
+        """Store the pairs that a query compared, as `find_compared_pairs` returns them.
 
-        query_key: identifies a query, so that a repeated query counts once. rejections: the
-        candidates that it left out, each counted for its first reason; those that are rejected
-        together for one of PAIR_REASONS are a pair too.
+        query_key: identifies a query, so that a repeated query counts once.
         """
         ...
 
@@ -141,22 +131,14 @@ def order_pair(one: str, other: str) -> tuple[str, str]:
     return (one, other) if one <= other else (other, one)
 
 
-def first_reasons(
-    rejections: Sequence[tuple[str, RejectionReason]],
-) -> dict[str, RejectionReason]:
-    """Return the first reason of each skill, of at most MAX_REJECTIONS."""
-    reasons: dict[str, RejectionReason] = {}
-    for skill_id, reason in rejections:
-        if len(reasons) < MAX_REJECTIONS:
-            reasons.setdefault(skill_id, reason)
-    return reasons
-
-
 def find_compared_pairs(
     reasons: Mapping[str, RejectionReason], compared: Sequence[ComparedPair]
 ) -> set[ComparedPair]:
     """Return the pairs that a query compared, each in order: the stated ones, and skills that it
-    rejected together for one of PAIR_REASONS; at most MAX_PAIRS of each."""
+    rejected together for one of PAIR_REASONS; at most MAX_PAIRS of each.
+
+    reasons: of the rejected skills.
+    """
     found = {
         (*order_pair(one, other), reason)
         for one, other, reason in compared[:MAX_PAIRS]

@@ -8,7 +8,7 @@ additions of each query are stored with it, so that deleting the query takes the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict
 
 from redis import Redis
@@ -26,8 +26,6 @@ from tasks.language_model.skill_pairs.protocol import (
     PairVerdict,
     RejectedPair,
     SkillPairStore,
-    find_compared_pairs,
-    first_reasons,
 )
 
 _VERDICTS = PREFIX + "pair-verdicts:"
@@ -180,17 +178,12 @@ class RedisSkillPairs(RedisStore, SkillPairStore):
             yield from sorted(client.smembers(_linked(kind)))
 
     @override
-    def record(
-        self,
-        query_key: str,
-        rejections: Sequence[tuple[str, RejectionReason]],
-        compared: Sequence[ComparedPair] = (),
-    ) -> None:
-        pairs = sorted(find_compared_pairs(first_reasons(rejections), compared))
-        values = {"pairs": [json.dumps([one, other, reason.value]) for one, other, reason in pairs]}
+    def record(self, query_key: str, compared: Set[ComparedPair]) -> None:
+        pairs = [json.dumps([one, other, reason.value]) for one, other, reason in sorted(compared)]
+        values = json.dumps({"pairs": pairs})
         keys = [_QUERIES, _QUERY, _NUMBER, _PAIRS]
         with self._connected():
-            self._record(keys=keys, args=[query_key, json.dumps(values), protocol.MAX_QUERIES])
+            self._record(keys=keys, args=[query_key, values, protocol.MAX_QUERIES])
 
     @override
     def list_rejected_pairs(self, min_queries: int, limit: int) -> list[RejectedPair]:
@@ -217,10 +210,6 @@ class RedisSkillPairs(RedisStore, SkillPairStore):
                     deleted += int(self._forget(keys=[key, prefix, linked], args=[one]))
             rewrite_log(client)
         return deleted
-
-    @override
-    def close(self) -> None:
-        self._client.close()
 
 
 def _verdicts(kind: RefinementKind, content_hash: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 from typing_extensions import override
@@ -19,8 +19,6 @@ from tasks.language_model.skill_pairs.protocol import (
     PairVerdict,
     RejectedPair,
     SkillPairStore,
-    find_compared_pairs,
-    first_reasons,
 )
 
 _TABLES = """
@@ -82,24 +80,22 @@ class SqliteSkillPairs(SkillPairStore):
 
     @override
     def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT one, other, one_id, other_id FROM pair_verdicts "
-                "WHERE model = ? AND version = ? AND asker = ? AND type IS NULL "
-                "ORDER BY place, one, other",
-                (kind.model, kind.version, asker),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT one, other, one_id, other_id FROM pair_verdicts "
+            "WHERE model = ? AND version = ? AND asker = ? AND type IS NULL "
+            "ORDER BY place, one, other",
+            (kind.model, kind.version, asker),
+        )
         return [AskedPair((row[0], row[1]), (row[2], row[3])) for row in rows]
 
     @override
     def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT v.one, v.other FROM json_each(?) p JOIN pair_verdicts v "
-                "ON v.one = p.value ->> 0 AND v.other = p.value ->> 1 "
-                "WHERE v.model = ? AND v.version = ?",
-                (json.dumps(pairs), kind.model, kind.version),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT v.one, v.other FROM json_each(?) p JOIN pair_verdicts v "
+            "ON v.one = p.value ->> 0 AND v.other = p.value ->> 1 "
+            "WHERE v.model = ? AND v.version = ?",
+            (json.dumps(pairs), kind.model, kind.version),
+        )
         return {(one, other) for one, other in rows}
 
     @override
@@ -141,23 +137,16 @@ class SqliteSkillPairs(SkillPairStore):
 
     @override
     def list_linked(self, kind: RefinementKind) -> Iterator[str]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT one FROM pair_verdicts WHERE model = ?1 AND version = ?2 AND type != '' "
-                "UNION SELECT other FROM pair_verdicts "
-                "WHERE model = ?1 AND version = ?2 AND type != ''",
-                (kind.model, kind.version),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT one FROM pair_verdicts WHERE model = ?1 AND version = ?2 AND type != '' "
+            "UNION SELECT other FROM pair_verdicts "
+            "WHERE model = ?1 AND version = ?2 AND type != ''",
+            (kind.model, kind.version),
+        )
         return (content_hash for (content_hash,) in rows)
 
     @override
-    def record(
-        self,
-        query_key: str,
-        rejections: Sequence[tuple[str, RejectionReason]],
-        compared: Sequence[ComparedPair] = (),
-    ) -> None:
-        pairs = find_compared_pairs(first_reasons(rejections), compared)
+    def record(self, query_key: str, compared: Set[ComparedPair]) -> None:
         with self._file.transaction() as connection:
             row = connection.execute(
                 "INSERT OR IGNORE INTO rejecting_queries (query_key) VALUES (?) RETURNING number",
@@ -168,7 +157,7 @@ class SqliteSkillPairs(SkillPairStore):
             (number,) = row
             connection.executemany(
                 "INSERT INTO compared_pairs VALUES (?, ?, ?, ?)",
-                [(one, other, reason.value, number) for one, other, reason in sorted(pairs)],
+                [(one, other, reason.value, number) for one, other, reason in sorted(compared)],
             )
             oldest = (number - protocol.MAX_QUERIES,)
             connection.execute("DELETE FROM compared_pairs WHERE number <= ?", oldest)
@@ -176,13 +165,12 @@ class SqliteSkillPairs(SkillPairStore):
 
     @override
     def list_rejected_pairs(self, min_queries: int, limit: int) -> list[RejectedPair]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT one, other, reason, count(*) AS queries FROM compared_pairs "
-                "GROUP BY one, other, reason HAVING queries >= ? "
-                "ORDER BY queries DESC, one, other, reason LIMIT ?",
-                (min_queries, limit),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT one, other, reason, count(*) AS queries FROM compared_pairs "
+            "GROUP BY one, other, reason HAVING queries >= ? "
+            "ORDER BY queries DESC, one, other, reason LIMIT ?",
+            (min_queries, limit),
+        )
         return [
             RejectedPair((one, other), RejectionReason(reason), queries)
             for one, other, reason, queries in rows

@@ -13,6 +13,7 @@ import structlog
 from graph.links.dismissed_links import DismissedLinks
 from graph.links.learned_links import LearnedLinks, is_learned, owners_of_outdated_weights
 from graph.protocol import SkillGraph
+from graph.records import LinkInput
 from skills.batches import batches
 from tasks.services import Services
 
@@ -25,7 +26,8 @@ _BATCH_SKILLS = 1_000
 def has_unread_outcomes(services: Services) -> bool:
     """Return whether outcomes, or the settings of learning, changed since links were last
     compared."""
-    state, learned = services.graph.get_learned_state(), services.learned_links
+    learned = services.learned_links
+    state = services.graph.get_input_version(LinkInput.OUTCOMES)
     if learned is None:
         return state not in ("", _OFF)
     origin, epoch = _split(state)
@@ -40,12 +42,12 @@ def mark_for_outcomes(services: Services) -> int:
     """Read the changed outcomes, and mark the skills whose links they change; returns how many were
     marked. Call it before linking, in the task that links."""
     graph, learned = services.graph, services.learned_links
-    state = graph.get_learned_state()
+    state = graph.get_input_version(LinkInput.OUTCOMES)
     if learned is None:
         if state in ("", _OFF):
             return 0
         marked = _mark(graph, None, _list_published(graph))
-        graph.set_learned_state(_OFF)
+        graph.set_input_version(LinkInput.OUTCOMES, _OFF)
         return marked
     touched, since = learned.refresh()
     now = f"{learned.describe_origin()} {learned.index.epoch}"
@@ -57,7 +59,7 @@ def mark_for_outcomes(services: Services) -> int:
     is_known = origin == learned.describe_origin() and epoch <= learned.index.epoch
     is_covered = since and is_known and epoch >= since
     marked = _mark(graph, learned, touched if is_covered else _list_published(graph))
-    graph.set_learned_state(now)
+    graph.set_input_version(LinkInput.OUTCOMES, now)
     return marked
 
 

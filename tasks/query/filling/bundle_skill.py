@@ -13,8 +13,8 @@ from skills.bundle.model import (
     Revision,
     SafetySummary,
 )
-from skills.headings import heading_paths_from_title
 from skills.passages import OpenFences, get_line_ranges
+from skills.passages.headings import heading_paths_from_title
 from skills.record import ParsedSkill, SafetyFinding
 from skills.token_count import count_tokens
 from tasks.query.bundle_parts import round_probability

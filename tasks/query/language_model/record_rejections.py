@@ -9,6 +9,7 @@ import structlog
 
 from config.errors import TransientError
 from skills.bundle.rejection import RejectionReason
+from tasks.language_model.skill_pairs.protocol import find_compared_pairs
 from tasks.query.context import QueryContext
 
 log = structlog.get_logger()
@@ -34,6 +35,6 @@ def record_rejections(
     compared += [(one, other, RejectionReason.INCOMPATIBLE) for one, other in conflicts]
     key = hashlib.sha256(context.text.encode("utf-8", "replace")).hexdigest()
     try:
-        pairs.record(key, list(reasons.items()), compared)
+        pairs.record(key, find_compared_pairs(reasons, compared))
     except TransientError as error:
         log.warning("rejections of a query are not kept", reason=str(error))

@@ -13,6 +13,7 @@ import structlog
 from config.settings import Settings
 from graph.links.audiences import Audiences
 from graph.links.linker import is_from_verdict
+from graph.records import LinkInput
 from skills.batches import batches
 from tasks.language_model.answer_store import RefinementKind
 from tasks.services import Services
@@ -49,7 +50,7 @@ def mark_for_changed_origin(services: Services) -> int:
     verdicts = f"{kind.model} {kind.version}" if kind else ""
     audiences = Audiences(graph.read_access().groups).digest()
     origin = f"{verdicts}{_AUDIENCES}{audiences}" if audiences else verdicts
-    before = graph.get_link_origin()
+    before = graph.get_input_version(LinkInput.SETTINGS)
     if before == origin:
         return 0
     if before.partition(_AUDIENCES)[2] != audiences:
@@ -65,7 +66,7 @@ def mark_for_changed_origin(services: Services) -> int:
         owned = graph.get_owned_links(some)
         marked.update(owner for owner, links in owned.items() if any(map(is_from_verdict, links)))
     graph.mark_for_linking(sorted(marked))
-    graph.set_link_origin(origin)
+    graph.set_input_version(LinkInput.SETTINGS, origin)
     log.info("links are computed again: verdicts changed", skills=len(marked))
     return len(marked)
 
@@ -75,6 +76,6 @@ def _mark_all(services: Services, origin: str) -> int:
     graph = services.graph
     published = [entry.skill_id for entry in graph.get_entries() if entry.seq]
     graph.mark_for_linking(published)
-    graph.set_link_origin(origin)
+    graph.set_input_version(LinkInput.SETTINGS, origin)
     log.info("links are computed again: groups of sources changed", skills=len(published))
     return len(published)

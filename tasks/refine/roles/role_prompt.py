@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from skills.headings import heading_paths_below_title
+from skills.passages.headings import heading_paths_below_title
 from skills.record import ParsedSkill, PassageKind
 from skills.roles.passage_context import continues_code
 from skills.token_count import count_tokens

@@ -13,6 +13,7 @@ import pytest
 from config.errors import TransientError
 from config.server_settings import ServerSettings
 from deploy.stack import Memory, Stack
+from search.elastic import merging
 from search.elastic.health import index_health
 from search.elastic.index import ElasticsearchIndex
 from search.protocol import (
@@ -202,9 +203,10 @@ class Asking:
 
 
 def test_a_node_that_dies_costs_no_answer_and_no_document(
-    libraries: tuple[Library, Library], stack: Stack
+    libraries: tuple[Library, Library], stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, three = libraries
+    monkeypatch.setattr(merging, "_LEASE_SECONDS", 0.0)
     node = stack.server("elasticsearch_2")
     alone = ElasticsearchIndex(
         three.servers.model_copy(update={"elasticsearch": node.url}),
@@ -223,6 +225,8 @@ def test_a_node_that_dies_costs_no_answer_and_no_document(
             alone.list_keys()
         for document in late:
             three.index.add([document])
+        with pytest.raises(TransientError, match=r"nodes are down \(1\)"):
+            three.index.overwrite_deleted()
         asking.wait_for_answers()
         node.start_again()
         wait_for(lambda: three.status() == "green", 120)

@@ -577,7 +577,7 @@ def test_no_plan_of_a_small_library_walks_the_database_or_a_whole_index_of_skill
     plans = explain(graph)
     walks = ("AllNodesScan", "NodeByLabelScan", "AllRelationshipsScan", "RelationshipTypeScan")
     found = {name for name, plan in plans.items() if any(walk in plan for walk in walks)}
-    assert found == {"sources", "source_access", "dismissed_links"}  # few, and read as a whole
+    assert found == {"source_access", "dismissed_links"}  # few, and read as a whole
     found = {name for name, plan in plans.items() if "IndexScan" in plan}
     # The others read the few entries of an index of open work, or the whole library.
     open_work = {"awaiting_ingest", "awaiting_vectors", "awaiting_embedding", "awaiting_linking"}

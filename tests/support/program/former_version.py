@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from graph.neo4j import migrations, publish
+from graph.neo4j import migrations, transactions
 from graph.records import Publication
 from search.blob_codec import pack_forward
 from search.elastic import document_codec, health, index, index_sets, replacement
@@ -26,8 +26,8 @@ SCHEMA = "1.2.1"
 """Of the index before records had examples."""
 
 _present = migrations.migrations
-_make_properties = publish._published_properties
-_withdrawn = publish._WITHDRAWN_PROPERTIES
+_make_properties = transactions._published_properties
+_withdrawn = transactions._WITHDRAWN_PROPERTIES
 _for_good = ExitStack()
 
 
@@ -47,9 +47,9 @@ def acting_former() -> Iterator[None]:
     """Change it for the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "migrations", former_migrations)
-        patch.setattr(publish, "_published_properties", _make_former_properties)
-        patch.setattr(publish, "_write_rules", lambda run, rules: None)
-        patch.setattr(publish, "_WITHDRAWN_PROPERTIES", _without_scans(_withdrawn))
+        patch.setattr(transactions, "_published_properties", _make_former_properties)
+        patch.setattr(transactions, "_write_rules", lambda run, rules: None)
+        patch.setattr(transactions, "_WITHDRAWN_PROPERTIES", _without_scans(_withdrawn))
         patch.setattr(maintain, "rescan_outdated", lambda services: 0)
         for module in (index_sets, index, health, replacement):
             patch.setattr(module, "SCHEMA", SCHEMA)

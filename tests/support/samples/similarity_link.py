@@ -10,12 +10,11 @@ from graph.links.link_rules import (
     DEFAULT_LINK_SETTINGS,
     WEIGHT_STEPS,
     LinkSettings,
-    ScoredLink,
     quantise_vector,
     score_pairs,
     similarity_evidence,
 )
-from graph.records import LinkFeatures
+from graph.records import Link, LinkFeatures
 from graph.skill_names import may_be_same_skill, normalise_name
 
 
@@ -28,7 +27,7 @@ def cosine(one: Mapping[int, float], other: Mapping[int, float]) -> float:
 
 def similarity_link(
     one: LinkFeatures, other: LinkFeatures, settings: LinkSettings = DEFAULT_LINK_SETTINGS
-) -> ScoredLink | None:
+) -> Link | None:
     """The scored link from one skill to the other, of the same type and weight the other way."""
     body = cosine(one.body_terms, other.body_terms)
     description = cosine(one.description_terms, other.description_terms)
@@ -43,5 +42,6 @@ def similarity_link(
     for kind, weights in found.items():
         if weights[0] > 0:
             evidence = similarity_evidence(body, description)
-            return ScoredLink(kind, float(weights[0]), other.skill_id, evidence)
+            ends = (one.skill_id, one.skill_id, other.skill_id)
+            return Link(*ends, kind, float(weights[0]), evidence)
     return None

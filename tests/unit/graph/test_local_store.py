@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from config.errors import PermanentError, TransientError, UsageError
-from graph.feature_codec import pack_vector, unpack_vector
 from graph.local import database as sqlite_store
 from graph.local.store import SqliteSkillGraph
 from graph.records import Link, LinkType, Publication, Source
+from graph.row_codec import pack_vector, unpack_vector
 from skills.record import RevisionKey
 
 
@@ -197,7 +197,7 @@ def test_queries_read_no_rows_of_the_table_of_skills(tmp_path: Path) -> None:
     graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
     with graph._database.read() as db:
         for name in ("safety_records", "adjacency"):
-            plan = db.execute(f"EXPLAIN QUERY PLAN {graph._sql[name]}", ("[]",)).fetchall()
+            plan = db.execute(f"EXPLAIN QUERY PLAN {graph._statements[name]}", ("[]",)).fetchall()
             steps = [step[3] for step in plan]
             read = [step for step in steps if step.split()[1] in {"s", "t", "l"}]
             assert read

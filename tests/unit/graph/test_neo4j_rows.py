@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from graph.feature_codec import pack_vector
 from graph.neo4j.rows import (
     adjacency_from_row,
     entries_from_rows,
@@ -12,6 +11,7 @@ from graph.neo4j.rows import (
     links_from_rows,
 )
 from graph.records import Link, LinkType
+from graph.row_codec import pack_vector
 
 COMPLETE = ["lib:a", "lib:a", "lib:b", "SEMANTIC", 0.5, "alike"]
 

@@ -9,7 +9,6 @@ import pytest
 
 from config.errors import PermanentError
 from config.server_settings import ServerSettings
-from search.elastic.caches import LRUCache, VectorCache
 from search.elastic.candidate_search import parse_hits, search_body
 from search.elastic.connection import BulkOperation, ElasticsearchConnection
 from search.elastic.document_codec import (
@@ -23,7 +22,8 @@ from search.elastic.document_codec import (
     vectors_record,
 )
 from search.elastic.index_sets import INDEX_KINDS, IndexIdentity, index_definition, set_name
-from search.elastic.merging import parse_shards
+from search.elastic.merging import ShardStatus, parse_shards
+from search.elastic.vector_cache import VectorCache
 from search.protocol import TEXT_FIELDS, Filters, LexicalSearch, SkillDocument, VectorSearch
 from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
 from search.text.tokens import tokenize
@@ -205,20 +205,6 @@ class TestCaches:
         cache.put({key(str(n)): unit(2, n) for n in range(3)})
         assert list(cache.get([key(str(n)) for n in range(3)])) == [key("2")]
 
-    def test_what_was_used_longest_ago_goes_first(self) -> None:
-        cache: LRUCache[str] = LRUCache(10)
-        for name in "abc":
-            cache.put(key(name), name, 4)
-        assert cache.get([key("a"), key("b"), key("c")]) == {key("b"): "b", key("c"): "c"}
-        cache.get([key("b")])
-        cache.put(key("d"), "d", 4)
-        assert cache.get([key("b"), key("c"), key("d")]) == {key("b"): "b", key("d"): "d"}
-        cache.put(key("huge"), "huge", 11)
-        assert cache.get([key("huge"), key("d")]) == {}
-        cache.put(key("b"), "again", 2)
-        cache.evict([key("b"), key("none")])
-        assert cache.get([key("b")]) == {}
-
 
 def test_a_merge_waits_for_the_leases_of_copies_that_are_there() -> None:
     """A statistic of two nodes, as Elasticsearch gives it while one of them is down."""
@@ -231,7 +217,8 @@ def test_a_merge_waits_for_the_leases_of_copies_that_are_there() -> None:
         "seq_no": {"max_seq_no": 10, "local_checkpoint": 10, "global_checkpoint": 10},
         "retention_leases": {"primary_term": 1, "version": 2, "leases": leases},
     }
-    assert list(parse_shards({"x": {"shards": {"0": [copy]}}})) == [(("x", "0"), 10, 11)]
+    expected = ShardStatus(("x", "0"), 10, 11, frozenset({"DK96E_luRoiX5I6cCgX-YA"}))
+    assert list(parse_shards({"x": {"shards": {"0": [copy]}}})) == [expected]
     follower = {"id": "another-cluster-following", "retaining_seq_no": 7}
     leases.append(follower)
-    assert list(parse_shards({"x": {"shards": {"0": [copy]}}})) == [(("x", "0"), 10, 7)]
+    assert list(parse_shards({"x": {"shards": {"0": [copy]}}})) == [expected._replace(needed=7)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import fields, replace
@@ -309,6 +310,15 @@ def test_a_read_during_which_the_index_is_closed_does_not_call_it_damaged(tmp_pa
 
     with pytest.raises(PermanentError, match="has been closed"):
         read()
+
+
+def test_a_wrong_statement_is_not_called_damage(tmp_path: Path) -> None:
+    with (
+        closing(open_store(tmp_path)) as store,
+        pytest.raises(sqlite3.ProgrammingError, match="not supported"),
+        store.read_connection() as connection,
+    ):
+        connection.execute("SELECT ?", ({},))
 
 
 @pytest.mark.parametrize("name", ["c#", "what?", "100%41"])

@@ -53,6 +53,17 @@ def test_only_a_query_without_a_reply_queue_does_not_wait_for_the_disk(
     journal.close()
 
 
+def test_a_wrong_statement_is_not_called_damage(path: Path) -> None:
+    journal = SqliteJournal(path)
+    file = journal._database
+    with pytest.raises(sqlite3.ProgrammingError, match="not supported"), file.reading() as db:
+        db.execute("SELECT ?", ({},))
+    with pytest.raises(sqlite3.IntegrityError), file.transaction() as db:
+        db.execute("INSERT INTO meta VALUES (NULL)")
+    assert journal.add_job(changed(), "event")
+    journal.close()
+
+
 def test_a_closed_journal_is_not_called_damaged(path: Path) -> None:
     journal = SqliteJournal(path)
     journal.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from skills.headings import heading_paths_below_title
+from skills.passages.headings import heading_paths_below_title
 from skills.record import ParsedSkill
 
 _QUOTED = re.compile(

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from config.errors import TransientError
 from config.learning_settings import LearningSettings
-from graph.records import Link, SourceAccess
+from graph.records import Link, LinkInput, SourceAccess
 from skills.outcomes.model import OutcomeKind
 from tasks.outcomes.links import report_index
 from tasks.outcomes.links.links_from_use import LinksFromUse
@@ -189,13 +189,14 @@ class Graph(Catalog):
         """All skills, if none are named."""
         return super().get_entries(skill_ids)
 
-    def get_learned_state(self) -> str:
+    def get_input_version(self, which: LinkInput) -> str:
         """As it was set."""
+        assert which is LinkInput.OUTCOMES
         return self.state
 
-    def set_learned_state(self, state: str) -> None:
+    def set_input_version(self, which: LinkInput, version: str) -> None:
         """Keep it."""
-        self.state = state
+        self.state = version
 
     def list_dismissed_links(self) -> list[Any]:
         """None."""

@@ -42,7 +42,7 @@ def test_a_store_that_does_not_answer_is_logged(
     with pairs._file.transaction() as connection:
         connection.execute("DROP TABLE rejecting_queries")
     with pytest.raises(TransientError):
-        pairs.record("key", [("z", REDUNDANT)])
+        pairs.record("key", set())
     record_rejections(context, {"z": REDUNDANT}, {}, [])
     assert "not kept" in capsys.readouterr().out
     pairs.close()

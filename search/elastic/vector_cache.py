@@ -1,18 +1,14 @@
-"""Caches of documents that were read; documents never change, so no entry goes stale."""
+"""Cache of skill vectors that were read; they never change, so that none is stale."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from search.protocol import Vector
 from skills.record import RevisionKey
-
-T = TypeVar("T")
 
 
 class VectorCache:
@@ -81,44 +77,3 @@ class VectorCache:
                 place = self._places.pop(key, None)
                 if place is not None:
                     self._keys[place] = None
-
-
-class LRUCache(Generic[T]):
-    """Values by revision up to a total weight; the least recently used are removed first."""
-
-    def __init__(self, max_weight: int) -> None:
-        self._max_weight = max_weight
-        self._weight = 0
-        self._values: OrderedDict[RevisionKey, tuple[T, int]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, T]:
-        """Return the cached values of the keys."""
-        found = {}
-        with self._lock:
-            for key in keys:
-                entry = self._values.get(key)
-                if entry is not None:
-                    self._values.move_to_end(key)
-                    found[key] = entry[0]
-        return found
-
-    def put(self, key: RevisionKey, value: T, weight: int) -> None:
-        """Add or replace a value; `weight` is about its size in bytes."""
-        with self._lock:
-            self._remove(key)
-            self._values[key] = value, weight
-            self._weight += weight
-            while self._weight > self._max_weight:
-                self._remove(next(iter(self._values)))
-
-    def evict(self, keys: Iterable[RevisionKey]) -> None:
-        """Remove the entries of deleted revisions."""
-        with self._lock:
-            for key in keys:
-                self._remove(key)
-
-    def _remove(self, key: RevisionKey) -> None:
-        entry = self._values.pop(key, None)
-        if entry is not None:
-            self._weight -= entry[1]

@@ -1,4 +1,4 @@
-"""Transactions of the Neo4j store: publishing and withdrawing skills, replacing links.
+"""Transactions of the Neo4j store: publishing and withdrawing skills, changing links.
 
 Each transaction first locks all skills that it will touch, by skill_id, then compares, writes, and
 takes the epoch last. Thus writers cannot deadlock, and the epoch's lock is held briefly. The skills
@@ -13,24 +13,27 @@ lock in addition to those that are looked up.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from graph.feature_codec import pack_mentions, pack_vector
 from graph.neo4j.client import Rows
 from graph.neo4j.rows import index_key, link_to_row, links_from_rows
 from graph.records import (
+    DismissedLink,
     Link,
     LinkKey,
     LinkType,
     Publication,
     RevisionScan,
-    SkillState,
+    Withdrawal,
     merge_duplicate_links,
 )
+from graph.row_codec import pack_mentions, pack_vector, published_values
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
 from skills.record import RevisionKey
+from skills.skill_policy import get_source_id
 
 RunNamed = Callable[..., Rows]
 """Runs a statement by name, with keyword parameters, in the transaction."""
@@ -42,16 +45,6 @@ class MissingLocksError(Exception):
     def __init__(self, skill_ids: Set[str]) -> None:
         super().__init__(f"{len(skill_ids)} skills were not locked")
         self.skill_ids = skill_ids
-
-
-class Withdrawal(NamedTuple):
-    """A pointer to withdraw, and the state of the skill afterwards."""
-
-    key: RevisionKey
-    source_id: str
-    path: str
-    state: SkillState
-    reason: str
 
 
 class _LockedSkill(NamedTuple):
@@ -74,12 +67,12 @@ def publish(
     locked_skills = _lock(
         run,
         [(one.key.skill_id, one.source_id, one.path) for one in given],
-        _mentioning(run, _changed_names(given, before)) | extra_locks,
+        find_mentioning(run, _changed_names(given, before)) | extra_locks,
     )
     moved = [one for one in given if one.key.seq > locked_skills[one.key.skill_id].served]
     if moved:
         now = {skill_id: one.name for skill_id, one in locked_skills.items()}
-        marked = _mentioning(run, _changed_names(moved, now))
+        marked = find_mentioning(run, _changed_names(moved, now))
         require_locked(marked, locked_skills)
         _write_facts(run, moved)
         epoch = run("next_epoch")[0][0]
@@ -102,7 +95,7 @@ def withdraw(
     """
     ids = [one.key.skill_id for one in given]
     before: dict[str, str] = dict(run("name_keys", ids=ids))
-    others = _mentioning(run, _removed_names(before)) if before else set()
+    others = find_mentioning(run, before.items())
     others |= {other for (other,) in run("linked_skills", ids=sorted(before))} if before else set()
     own = [(one.key.skill_id, one.source_id, one.path) for one in given]
     locked_skills = _lock(run, own, others | extra_locks)
@@ -110,7 +103,7 @@ def withdraw(
     pointed = [one.key.skill_id for one in going if locked_skills[one.key.skill_id].seq]
     touched: set[str] = set()
     if pointed:
-        marked = _mentioning(run, _removed_names({one: locked_skills[one].name for one in pointed}))
+        marked = find_mentioning(run, ((one, locked_skills[one].name) for one in pointed))
         marked |= {owner for (owner,) in run("link_owners", ids=pointed)}
         require_locked(
             marked.union(other for (other,) in run("linked_skills", ids=pointed)), locked_skills
@@ -164,16 +157,62 @@ def replace_links(
         wanted.update(merge_duplicate_links(kept))
     gone, new = stored - wanted, wanted - stored
     require_locked({end for link in gone for end in link.ends}, locked_skills)
-    if gone:
-        run("delete_links", rows=[link_to_row(link) for link in sorted(gone, key=_link_order)])
-    if new:
-        run("add_links", rows=[link_to_row(link) for link in sorted(new, key=_link_order)])
+    for name, changed in (("delete_links", gone), ("add_links", new)):
+        if changed:
+            ordered = sorted(changed, key=attrgetter("owned_key"))
+            run(name, rows=[link_to_row(link) for link in ordered])
     touched = {end for link in gone | new for end in link.ends}
     if touched or incomplete:
         epoch = run("next_epoch")[0][0]
         run("mark_for_linking", ids=incomplete, epoch=epoch)
         run("set_row_epochs", ids=sorted(touched), epoch=epoch)
     return touched.union(locked_skills) if retried else touched
+
+
+def dismiss_link(
+    run: RunNamed, retried: bool, extra_locks: Set[str], dismissed: DismissedLink
+) -> set[str]:
+    """Record a dismissal, delete the link, and mark its owners and ends for linking.
+
+    Returns the skills whose links changed. Raises MissingLocksError.
+    """
+    del retried
+    key = dismissed.key
+    owners = {link.owner for link in _read_links(run, key)}
+    locked = dict(run("lock", ids=sorted({*key[:2]} | owners | extra_locks)))
+    links = _read_links(run, key)
+    require_locked({link.owner for link in links}, locked)
+    run(
+        "dismiss_link",
+        source=key.source,
+        target=key.target,
+        type=key.type.name,
+        reason=dismissed.reason,
+        dismissed=dismissed.dismissed,
+    )
+    if links:
+        run("delete_links", rows=[link_to_row(link) for link in links])
+    marked = {*key[:2]}.union(link.owner for link in links) & locked.keys()
+    touched = {end for link in links for end in link.ends}
+    epoch = run("next_epoch")[0][0]
+    run("mark_for_linking", ids=sorted(marked), epoch=epoch)
+    run("set_row_epochs", ids=sorted(touched), epoch=epoch)
+    return touched
+
+
+def restore_link(run: RunNamed, retried: bool, extra_locks: Set[str], key: LinkKey) -> bool:
+    """Delete a dismissal and mark the skills that may own the link; False without a dismissal."""
+    ends = sorted({key.source, key.target})
+    marked = {*ends} | find_mentioning(run, map(tuple, run("name_keys", ids=ends)))
+    locked = dict(run("lock", ids=sorted(marked | extra_locks)))
+    # Skills that mention these names may have been added meanwhile.
+    mentioning = find_mentioning(run, map(tuple, run("name_keys", ids=ends)))
+    require_locked(mentioning, locked)
+    found = run("restore_link", source=key.source, target=key.target, type=key.type.name)[0][0]
+    if found:
+        ids = sorted(mentioning.union(ends) & locked.keys())
+        run("mark_for_linking", ids=ids, epoch=run("next_epoch")[0][0])
+    return bool(found) or retried
 
 
 def save_judgements(
@@ -223,6 +262,11 @@ def mark_for_linking(run: RunNamed, retried: bool, skill_ids: Sequence[str]) -> 
     run("mark_for_linking", ids=sorted(skill_ids), epoch=run("next_epoch")[0][0])
 
 
+def _read_links(run: RunNamed, key: LinkKey) -> list[Link]:
+    [(links,)] = run("links_among", ids=[key.source, key.target])
+    return [link for link in links_from_rows(links) if link.key == key]
+
+
 def _lock(
     run: RunNamed, own: Iterable[tuple[str, str, str]], others: Iterable[str]
 ) -> dict[str, _LockedSkill]:
@@ -230,7 +274,7 @@ def _lock(
 
     own: (skill_id, source_id, path) of skills to lock. others: ids of further skills.
     """
-    rows = {skill_id: (skill_id, *_split_skill_id(skill_id)) for skill_id in others}
+    rows = {skill_id: (skill_id, *skill_id.partition(":")[::2]) for skill_id in others}
     rows |= {row[0]: row for row in own}
     found = run("lock_or_add", rows=[list(rows[skill_id]) for skill_id in sorted(rows)])
     return {row[0]: _LockedSkill(row[1], row[2], row[3] or "") for row in found}
@@ -243,47 +287,28 @@ def require_locked(skill_ids: Set[str], locked: Mapping[str, object]) -> None:
         raise MissingLocksError(late)
 
 
-def _split_skill_id(skill_id: str) -> tuple[str, str]:
-    source_id, _, path = skill_id.partition(":")
-    return source_id, path
-
-
-class _Names(NamedTuple):
-    """Names that appear or disappear, each with its source, and the skills' ids as names."""
-
-    names: list[list[str]]
-    keys: list[str]
-
-
-def _changed_names(given: Iterable[Publication], before: Mapping[str, str]) -> _Names:
-    """Return the names that these publications add or remove."""
-    names: set[tuple[str, str]] = set()
-    keys = set()
+def _changed_names(
+    given: Iterable[Publication], before: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (skill_id, name key) of the names that these publications add or remove."""
     for one in given:
         key, old = _name_key(one), before.get(one.key.skill_id, "")
         if key != old:
-            names.update((name, one.source_id) for name in (key, old) if name)
-            keys.add(index_key(normalise_name(one.key.skill_id)))
-    return _Names([list(name) for name in sorted(names)], sorted(keys))
+            yield one.key.skill_id, key
+            yield one.key.skill_id, old
 
 
-def _removed_names(before: Mapping[str, str]) -> _Names:
-    names = {(name, _split_skill_id(skill_id)[0]) for skill_id, name in before.items() if name}
-    keys = {index_key(normalise_name(skill_id)) for skill_id in before}
-    return _Names([list(name) for name in sorted(names)], sorted(keys))
+def find_mentioning(run: RunNamed, names: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the skills that mention any of these skills, by name or by id.
 
-
-def mentioning_skills(run: RunNamed, name_keys: Mapping[str, str]) -> set[str]:
-    """Return the skills that mention any of these (skill_id -> name key), by name or by id."""
-    return _mentioning(run, _removed_names(name_keys))
-
-
-def _mentioning(run: RunNamed, names: _Names) -> set[str]:
-    """Return the skills that mention any of these names."""
-    if not names.keys:
+    names: (skill_id, name key); an empty name is not looked up.
+    """
+    changed = set(names)
+    if not changed:
         return set()
-    found = run("find_mentioning", names=names.names, keys=names.keys)
-    return {skill_id for (skill_id,) in found}
+    keys = sorted({index_key(normalise_name(skill_id)) for skill_id, _ in changed})
+    pairs = sorted([name, get_source_id(skill_id)] for skill_id, name in changed if name)
+    return {skill_id for (skill_id,) in run("find_mentioning", names=pairs, keys=keys)}
 
 
 def _name_key(one: Publication) -> str:
@@ -291,23 +316,15 @@ def _name_key(one: Publication) -> str:
 
 
 def _published_properties(one: Publication) -> dict[str, Any]:
-    shown = {
+    values = published_values(one)
+    # Empty values are not stored; False is known, unlike null.
+    shown = {name: value if value or value is False else None for name, value in values.items()}
+    shown |= {
         "source_id": one.source_id,
         "path": one.path,
-        "name": one.name,
         "name_key": _name_key(one) or None,
-        "description": one.description or None,
-        "content_hash": one.content_hash,
         "reason": None,
-        "warnings": one.warnings or None,
-        "safety_level": one.safety_level or None,
-        "scanner": one.scanner_version or None,
-        "tokens": one.tokens or None,
-        "language": one.language or None,
-        "licence": one.licence or None,
-        "has_scripts": one.has_scripts,
         "scanned_seq": None if one.has_scripts is None else one.key.seq,
-        "updated": time.time(),
     }
     return {
         "skill_id": one.key.skill_id,
@@ -371,7 +388,3 @@ def _write_rules(run: RunNamed, rules: Mapping[RevisionKey, Sequence[str]]) -> N
     rows = [[rule, *key] for key, names in rules.items() for rule in names]
     if rows:
         run("put_finding_rules", rows=rows)
-
-
-def _link_order(link: Link) -> tuple[str, ...]:
-    return (link.owner, link.source, link.target, link.type)
