@@ -88,6 +88,10 @@ def publish(transaction: Transaction, publication: Publication) -> bool:
     )
     if seq <= served:
         return False
+    if publication.replaces:
+        asked = (row, publication.replaces)
+        if transaction.db.execute(transaction.sql["is_unchanged"], asked).fetchone() is None:
+            return False
     key = normalise_name(publication.name)
     old = _name_key(transaction.db, row) if pointer else None
     if old != key:
@@ -311,6 +315,7 @@ def _write_pointer(
         "warnings": publication.warnings,
         "safety_level": publication.safety_level,
         "scanner": publication.scanner_version,
+        "parser": publication.parser_version,
         "tokens": publication.tokens,
         "language": publication.language,
         "licence": publication.licence,

@@ -214,6 +214,24 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
             )
 
     @override
+    def list_parsed_before(self, parser_version: int, limit: int) -> list[RevisionKey]:
+        return self._keys("parsed_before", {"parser": parser_version, "limit": limit})
+
+    @override
+    def count_parsed_before(self, parser_version: int) -> int:
+        with self._database.read() as db:
+            (count,) = db.execute(self._sql["count_parsed_before"], (parser_version,)).fetchone()
+        return int(count)
+
+    @override
+    def mark_parsed(self, keys: Sequence[RevisionKey], parser_version: int) -> None:
+        with self._database.write() as db:
+            db.executemany(
+                self._sql["mark_parsed"],
+                [{**key._asdict(), "parser": parser_version} for key in keys],
+            )
+
+    @override
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
         return self._keys("scanned_before", {"scanner": scanner_version, "limit": limit})
 
