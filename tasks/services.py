@@ -8,11 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from config.settings import Settings
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
+from search.elastic.caches import LRUCache
 from search.protocol import Encoder, Reranker, SearchIndex
 from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
@@ -36,7 +37,13 @@ from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.usage import UsageCounter
 from tasks.refine.refined_subjects import RefinedSubjects
 
+if TYPE_CHECKING:
+    from tasks.refine.linking.lines import Exchanged
+
 T = TypeVar("T")
+
+_MAX_EXCHANGED = 20_000
+"""Maximum revisions in the cache `Services.exchanged`; one takes some 500 bytes."""
 
 
 class SendTask(Protocol):
@@ -79,6 +86,7 @@ class Services:
     skills are sent to be refined automatically. writable: False in a process that only answers
     queries. rerank_duration: of the reranker in this process, by characters. circuit_breakers: None
     if the stores are files; with servers, queries are answered without a server that is down.
+    exchanged: cache of what revisions take and give, for links by the language model.
     stopping: set once the process stops.
     """
 
@@ -113,6 +121,7 @@ class Services:
     fact_cache: RevisionFactCache = field(default_factory=RevisionFactCache)
     passage_vectors: PassageVectorCache = field(default_factory=PassageVectorCache)
     refined: RefinedSubjects = field(default_factory=RefinedSubjects)
+    exchanged: LRUCache[Exchanged] = field(default_factory=lambda: LRUCache(_MAX_EXCHANGED))
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def record_use(self, skill_ids: Sequence[str]) -> None:
