@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from skills.events import SKILL_UPSERTED, Event, parse_event
+from skills.events import SKILL_UPSERTED, Event, parse_envelope
 from tasks.journal.protocol import (
     MAX_ASKED,
     AskedQuery,
@@ -258,7 +258,7 @@ def _to_job(row: Sequence[Any]) -> Job:
     return Job(
         job_id,
         kind,
-        parse_event(payload),
+        parse_envelope(payload),
         state,
         None if outcome is None else json.loads(outcome),
         reason,
