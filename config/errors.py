@@ -59,6 +59,10 @@ class UsageError(PermanentError):
     """The caller requested something impossible (exit code 2, HTTP 400)."""
 
 
+class NothingToDoError(UsageError):
+    """What the caller requested is done already (exit code 2)."""
+
+
 class NotFoundError(UsageError):
     """The caller named something that does not exist (exit code 2, HTTP 404)."""
 

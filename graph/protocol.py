@@ -127,8 +127,9 @@ class Catalog(Protocol):
         """Move pointers forward and mark the skills for linking; at least atomic for each skill.
 
         Returns the keys whose pointer moved. A seq that is not above the skill's pointer and its
-        last unchanged ingest, removal or failure is stale and changes nothing. If a skill is given
-        more than once, only its highest seq counts.
+        last unchanged ingest, removal or failure is stale and changes nothing; so is a publication
+        that `replaces` a revision which is not published any more, or for which an ingest is
+        requested. If a skill is given more than once, only its highest seq counts.
         """
         ...
 
@@ -184,6 +185,20 @@ class Catalog(Protocol):
 
     def mark_embedded(self, keys: Sequence[RevisionKey]) -> None:
         """Record that the sections have vectors; keys that are not published are ignored."""
+        ...
+
+    def list_parsed_before(self, parser_version: int, limit: int) -> list[RevisionKey]:
+        """Return at most `limit` published revisions of an older parser, in any order; not those of
+        skills for which an ingest is requested."""
+        ...
+
+    def count_parsed_before(self, parser_version: int) -> int:
+        """Return the number of published revisions of an older parser."""
+        ...
+
+    def mark_parsed(self, keys: Sequence[RevisionKey], parser_version: int) -> None:
+        """Record that a version of the parser makes these revisions as they are stored; keys that
+        are not published are ignored."""
         ...
 
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:

@@ -97,8 +97,8 @@ class CatalogEntry:
     change for which ingest was requested. has_vectors: whether its skill vectors are stored.
     embedded: whether its sections have vectors. scanner_version: scanner that computed
     safety_level. judgements: of language models about the published content, one per model; they
-    are not part of safety_level. has_scripts: None if unknown. A published entry that
-    awaits ingest stays readable at seq.
+    are not part of safety_level. has_scripts: None if unknown. parser_version: parser that made the
+    published revision, 0 if unknown. A published entry that awaits ingest stays readable at seq.
     """
 
     skill_id: str
@@ -122,6 +122,7 @@ class CatalogEntry:
     scanner_version: int = 0
     judgements: tuple[Judgement, ...] = ()
     has_scripts: bool | None = None
+    parser_version: int = 0
 
     @property
     def key(self) -> RevisionKey:
@@ -211,7 +212,9 @@ class Publication:
     term hashes below 2**63 to weights of a unit vector. Weights do not depend on the library, so
     that the score of a pair does not depend on the order of arrival. has_vectors: whether the index
     already has its skill vectors. rules: ids of scanner rules with findings. has_scripts: None if
-    neither this nor the rules are known.
+    neither this nor the rules are known. replaces: if it is not 0, the revision is published only
+    in place of the one with this seq, and only while no ingest is requested: an ingest that runs
+    may have read newer content under a lower seq.
     """
 
     key: RevisionKey
@@ -232,6 +235,8 @@ class Publication:
     has_vectors: bool = False
     rules: tuple[str, ...] = ()
     has_scripts: bool | None = None
+    parser_version: int = 0
+    replaces: int = 0
 
 
 class Withdrawal(NamedTuple):

@@ -68,6 +68,7 @@ def published_values(publication: Publication) -> dict[str, Any]:
         "warnings": publication.warnings,
         "safety_level": publication.safety_level,
         "scanner": publication.scanner_version,
+        "parser": publication.parser_version,
         "tokens": publication.tokens,
         "language": publication.language,
         "licence": publication.licence,

@@ -123,10 +123,13 @@ def resolve_licence(licence: str, text: str) -> str:
 
     The file is used if the frontmatter states no licence or only refers to the file.
     """
-    plain = licence.strip()
-    if plain and plain.casefold() != UNKNOWN and not _REFERS_TO_FILE.fullmatch(plain.casefold()):
-        return licence
-    return detect_licence(text) or licence
+    return licence if is_stated(licence) else detect_licence(text) or licence
+
+
+def is_stated(licence: str) -> bool:
+    """Return whether a frontmatter's licence is one, and does not only refer to a file."""
+    plain = licence.strip().casefold()
+    return bool(plain) and plain != UNKNOWN and not _REFERS_TO_FILE.fullmatch(plain)
 
 
 def is_licence_file(path: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from config.settings import Settings
 from graph.links.linker import Linker
@@ -37,10 +37,16 @@ from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.usage import UsageCounter
 from tasks.refine.refined_subjects import RefinedSubjects
 
+if TYPE_CHECKING:
+    from tasks.refine.linking.lines import Exchanged
+
 T = TypeVar("T")
 
 MAX_PASSAGE_VECTOR_NUMBERS = 8_000_000
 """Maximum numbers of the passage vectors that are cached: 32 MB, about 400 skills."""
+
+_MAX_EXCHANGED = 20_000
+"""Maximum revisions in the cache `Services.exchanged`; one takes some 500 bytes."""
 
 
 class SendTask(Protocol):
@@ -84,7 +90,8 @@ class Services:
     queries. rerank_duration: of the reranker in this process, by characters. circuit_breakers: None
     if the stores are files; with servers, queries are answered without a server that is down.
     passage_vectors: by model and revision; the index does not store them, since only SkillPager's
-    rule (`passages.method = "mmr"`) needs them. stopping: set once the process stops.
+    rule (`passages.method = "mmr"`) needs them. exchanged: what revisions take and give, for links
+    by the language model. stopping: set once the process stops.
     """
 
     settings: Settings
@@ -120,6 +127,9 @@ class Services:
         default_factory=lambda: LRUCache(MAX_PASSAGE_VECTOR_NUMBERS)
     )
     refined: RefinedSubjects = field(default_factory=RefinedSubjects)
+    exchanged: LRUCache[RevisionKey, Exchanged] = field(
+        default_factory=lambda: LRUCache(_MAX_EXCHANGED)
+    )
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def record_use(self, skill_ids: Sequence[str]) -> None:

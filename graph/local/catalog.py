@@ -210,6 +210,21 @@ class SqliteCatalog(StatementRunner, Catalog):
         self._write_each("mark_embedded", keys)
 
     @override
+    def list_parsed_before(self, parser_version: int, limit: int) -> list[RevisionKey]:
+        return self._keys("parsed_before", {"parser": parser_version, "limit": limit})
+
+    @override
+    def count_parsed_before(self, parser_version: int) -> int:
+        [(count,)] = self._read("count_parsed_before", (parser_version,))
+        return int(count)
+
+    @override
+    def mark_parsed(self, keys: Sequence[RevisionKey], parser_version: int) -> None:
+        self._write_each(
+            "mark_parsed", [{**key._asdict(), "parser": parser_version} for key in keys]
+        )
+
+    @override
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
         return self._keys("scanned_before", {"scanner": scanner_version, "limit": limit})
 

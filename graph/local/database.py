@@ -15,7 +15,7 @@ from pathlib import Path
 from config.errors import PermanentError, TransientError, UsageError
 from graph.named_statements import load_statements, read_text
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 _BUSY_SECONDS = 15.0
 _TRANSIENT_CODES = {
     sqlite3.SQLITE_BUSY,

@@ -39,8 +39,9 @@ WHERE skill_id = :skill_id AND served_seq < :seq;
 UPDATE skills SET state = 'published', name = :name, name_key = :name_key,
     description = :description, seq = :seq, content_hash = :content_hash, served_seq = :seq,
     wanted_seq = max(wanted_seq, :seq), reason = '', warnings = :warnings,
-    safety_level = :safety_level, scanner = :scanner, tokens = :tokens, language = :language,
-    licence = :licence, has_scripts = :has_scripts, vectors = :vectors, paged = 0,
+    safety_level = :safety_level, scanner = :scanner, parser = :parser, tokens = :tokens,
+    language = :language, licence = :licence, has_scripts = :has_scripts, vectors = :vectors,
+    paged = 0,
     updated = :updated, pointer_epoch = :epoch, mark_epoch = :epoch,
     judgements = CASE WHEN content_hash = :content_hash THEN judgements ELSE '' END
 WHERE id = :id;
@@ -49,8 +50,8 @@ WHERE id = :id;
 UPDATE skills SET state = :state, reason = :reason, served_seq = :seq,
     wanted_seq = CASE WHEN wanted_seq > :seq THEN wanted_seq ELSE 0 END, updated = :updated,
     name = '', name_key = NULL, description = '', seq = 0, content_hash = '', warnings = 0,
-    safety_level = 0, scanner = 0, tokens = 0, language = '', licence = '', has_scripts = NULL, vectors = 0,
-    paged = 0, mark_epoch = NULL,
+    safety_level = 0, scanner = 0, parser = 0, tokens = 0, language = '', licence = '',
+    has_scripts = NULL, vectors = 0, paged = 0, mark_epoch = NULL,
     judgements = '',
     pointer_epoch = CASE WHEN seq > 0 THEN :epoch ELSE pointer_epoch END
 WHERE id = :id;
@@ -184,6 +185,21 @@ ORDER BY uses DESC, skill_id LIMIT :limit;
 -- name: awaiting_embedding
 SELECT skill_id, seq FROM skills WHERE seq > 0 AND paged = 0
 ORDER BY uses DESC, skill_id LIMIT :limit;
+
+-- name: parsed_before
+SELECT skill_id, seq FROM skills INDEXED BY skills_by_parser
+WHERE seq > 0 AND parser < :parser AND wanted_seq <= seq
+ORDER BY parser, skill_id LIMIT :limit;
+
+-- name: count_parsed_before
+SELECT count(*) FROM skills INDEXED BY skills_by_parser WHERE seq > 0 AND parser < ?;
+
+-- name: mark_parsed
+UPDATE skills SET parser = :parser
+WHERE skill_id = :skill_id AND seq = :seq AND seq > 0 AND parser < :parser;
+
+-- name: is_unchanged
+SELECT 1 FROM skills WHERE id = ? AND seq = ? AND wanted_seq <= seq;
 
 -- name: scanned_before
 SELECT skill_id, seq FROM skills

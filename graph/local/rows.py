@@ -24,7 +24,7 @@ LinkEnd = tuple[float, str, int, str]
 
 ENTRY_COLUMNS = """skill_id, source_id, path, state, name, description, seq, content_hash,
     wanted_seq, reason, warnings, safety_level, tokens, language, licence, vectors, paged,
-    updated, scanner, judgements, has_scripts"""
+    updated, scanner, judgements, has_scripts, parser"""
 """Columns that `entry_from_row` reads."""
 
 ENTRY_CONDITIONS = {

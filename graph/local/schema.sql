@@ -37,7 +37,8 @@ CREATE TABLE cursor (
 -- or not above seq, so that a skill waits for ingest exactly when wanted_seq > seq. name_key: the
 -- normalised name of a published skill. pointer_epoch, row_epoch: epoch of the last change of the
 -- pointer, and of the links. mark_epoch: epoch at which linking was requested, NULL when it is done.
--- vectors: the skill vectors are stored. paged: the sections have vectors. scanner: version of the scanner that computed safety_level.
+-- vectors: the skill vectors are stored. paged: the sections have vectors. scanner: version of the
+-- scanner that computed safety_level. parser: version of the parser that made the revision.
 -- judgements: second opinions about this content as JSON, '' without one. has_scripts: NULL while
 -- neither this nor the rules of findings are known.
 CREATE TABLE skills (
@@ -68,7 +69,8 @@ CREATE TABLE skills (
     scanner INTEGER NOT NULL DEFAULT 0,
     judgements TEXT NOT NULL DEFAULT '',
     vectors INTEGER NOT NULL DEFAULT 0,
-    has_scripts INTEGER
+    has_scripts INTEGER,
+    parser INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX skills_by_path ON skills (source_id, path);
 CREATE INDEX skills_by_name ON skills (name_key, source_id) WHERE name_key IS NOT NULL;
@@ -84,6 +86,7 @@ CREATE INDEX skills_marked ON skills (mark_epoch, skill_id) WHERE mark_epoch IS 
 CREATE INDEX skills_waiting ON skills (wanted_seq) WHERE wanted_seq > served_seq;
 CREATE INDEX skills_without_vectors ON skills (uses DESC, skill_id) WHERE seq > 0 AND vectors = 0;
 CREATE INDEX skills_unpaged ON skills (uses DESC, skill_id) WHERE seq > 0 AND paged = 0;
+CREATE INDEX skills_by_parser ON skills (parser, skill_id) WHERE seq > 0;
 CREATE INDEX skills_judged ON skills (skill_id) WHERE judgements != '';
 
 -- The rules of the findings of published skills.

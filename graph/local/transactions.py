@@ -95,6 +95,10 @@ def publish(transaction: Transaction, publication: Publication) -> bool:
     )
     if seq <= served:
         return False
+    if publication.replaces:
+        asked = (row, publication.replaces)
+        if transaction.run("is_unchanged", asked).fetchone() is None:
+            return False
     key = normalise_name(publication.name)
     old = _name_key(transaction, row) if pointer else None
     if old != key:

@@ -63,3 +63,8 @@ DROP INDEX skills_by_state;
 CREATE INDEX skills_by_state ON skills (
     state, skill_id, has_scripts, paged, safety_level, language, licence, seq, scanner);
 CREATE INDEX skills_by_id ON skills (id, skill_id);
+
+-- name: 11
+-- The reconciler parses what is published again.
+ALTER TABLE skills ADD COLUMN parser INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX skills_by_parser ON skills (parser, skill_id) WHERE seq > 0;

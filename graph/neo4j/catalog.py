@@ -220,6 +220,20 @@ class Neo4jCatalog(StatementRunner, Catalog):
             self._write("mark_embedded", rows=[list(key) for key in rows])
 
     @override
+    def list_parsed_before(self, parser_version: int, limit: int) -> list[RevisionKey]:
+        (found,) = self._read("parsed_before", parser=parser_version, limit=limit)
+        return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
+
+    @override
+    def count_parsed_before(self, parser_version: int) -> int:
+        return int(self._read("count_parsed_before", parser=parser_version)[0][0])
+
+    @override
+    def mark_parsed(self, keys: Sequence[RevisionKey], parser_version: int) -> None:
+        for rows in batches(sorted(keys), WRITE_BATCH):
+            self._write("mark_parsed", rows=[list(key) for key in rows], parser=parser_version)
+
+    @override
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
         return self._keys("scanned_before", scanner=scanner_version, limit=limit)
 

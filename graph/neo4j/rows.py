@@ -23,10 +23,14 @@ from graph.row_codec import entry_from_row, features_from_row
 HAS_SCRIPTS = "CASE WHEN s.scanned_seq = s.seq THEN s.has_scripts END"
 """Expression for whether a skill has scripts; null if unknown."""
 
+PARSER = "CASE WHEN s.parsed_seq = s.seq THEN coalesce(s.parser, 0) ELSE 0 END"
+"""Expression for the version of the parser that made the published revision. A skillbus that does
+not store the version leaves that of the revision before."""
+
 ENTRY_COLUMNS = f"""s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
     s.content_hash, s.wanted_seq, s.reason, s.warnings, s.safety_level, s.tokens, s.language,
     s.licence, s.seq > 0 AND s.without_vectors IS NULL, s.paged, s.updated, s.scanner,
-    s.judgements, {HAS_SCRIPTS}"""
+    s.judgements, {HAS_SCRIPTS}, {PARSER}"""
 """Values that `entries_from_rows` reads."""
 
 ENTRY_CONDITIONS = {
@@ -43,7 +47,7 @@ unset conditions would cost time for each node."""
 _SKILL_ID, _STATE = 0, 3
 
 _ENTRY_DEFAULTS: tuple[Any, ...] = (
-    "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, False, 0.0, 0, "", None,
+    "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, False, 0.0, 0, "", None, 0,
 )  # fmt: skip
 _LINK_TYPES = {kind.name: kind for kind in LinkType}
 """Relationship type -> type of the link. A query reads thousands of links, for which the enum's own

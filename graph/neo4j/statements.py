@@ -12,7 +12,7 @@ from graph.adjacency_cache import CACHED_ROWS, AdjacencyCache
 from graph.named_statements import load_statements
 from graph.neo4j.client import Neo4jClient, Rows, Run
 from graph.neo4j.migrations import check
-from graph.neo4j.rows import ENTRY_COLUMNS, HAS_SCRIPTS
+from graph.neo4j.rows import ENTRY_COLUMNS, HAS_SCRIPTS, PARSER
 from graph.neo4j.transactions import MissingLocksError
 from graph.records import LinkType
 
@@ -121,7 +121,7 @@ def _load(file: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, text in load_statements("graph.neo4j", "cypher", file).items():
         text = text.replace("$$links", _LINK_TYPES).replace("$$entry", ENTRY_COLUMNS)
-        text = text.replace("$$has_scripts", HAS_SCRIPTS)
+        text = text.replace("$$has_scripts", HAS_SCRIPTS).replace("$$parser", PARSER)
         text = text.replace("$$owned", f"CALL (id) {{ {_OWNED_LINKS} }}")
         if "$$type" in text:
             found |= {f"{name}_{kind}": text.replace("$$type", kind.name) for kind in LinkType}

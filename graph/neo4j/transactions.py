@@ -48,11 +48,13 @@ class MissingLocksError(Exception):
 
 
 class _LockedSkill(NamedTuple):
-    """A locked skill: its pointer, the highest seq with an outcome, and its name key or ""."""
+    """A locked skill: its pointer, the highest seq with an outcome, its name key or "", and whether
+    an ingest is requested."""
 
     seq: int
     served: int
     name: str
+    waiting: bool
 
 
 def publish(
@@ -69,7 +71,7 @@ def publish(
         [(one.key.skill_id, one.source_id, one.path) for one in given],
         find_mentioning(run, _changed_names(given, before)) | extra_locks,
     )
-    moved = [one for one in given if one.key.seq > locked_skills[one.key.skill_id].served]
+    moved = [one for one in given if _is_due(one, locked_skills[one.key.skill_id])]
     if moved:
         now = {skill_id: one.name for skill_id, one in locked_skills.items()}
         marked = find_mentioning(run, _changed_names(moved, now))
@@ -83,6 +85,13 @@ def publish(
     if retried:
         keys += [one.key for one in given if one.key.seq == locked_skills[one.key.skill_id].seq]
     return keys
+
+
+def _is_due(one: Publication, now: _LockedSkill) -> bool:
+    """Return whether the pointer moves to this publication."""
+    if one.replaces and (one.replaces != now.seq or now.waiting):
+        return False
+    return one.key.seq > now.served
 
 
 def withdraw(
@@ -277,7 +286,10 @@ def _lock(
     rows = {skill_id: (skill_id, *skill_id.partition(":")[::2]) for skill_id in others}
     rows |= {row[0]: row for row in own}
     found = run("lock_or_add", rows=[list(rows[skill_id]) for skill_id in sorted(rows)])
-    return {row[0]: _LockedSkill(row[1], row[2], row[3] or "") for row in found}
+    return {
+        skill_id: _LockedSkill(seq, served, name or "", waiting is not None)
+        for skill_id, seq, served, name, waiting in found
+    }
 
 
 def require_locked(skill_ids: Set[str], locked: Mapping[str, object]) -> None:
@@ -324,6 +336,7 @@ def _published_properties(one: Publication) -> dict[str, Any]:
         "path": one.path,
         "name_key": _name_key(one) or None,
         "reason": None,
+        "parsed_seq": one.key.seq,
         "scanned_seq": None if one.has_scripts is None else one.key.seq,
     }
     return {
@@ -338,7 +351,7 @@ _WITHDRAWN_PROPERTIES = dict.fromkeys(
     (
         "name", "name_key", "description", "content_hash", "warnings", "safety_level", "scanner",
         "tokens", "language", "licence", "without_vectors", "paged", "unpaged", "mark_epoch",
-        "judgements", "has_scripts", "scanned_seq",
+        "judgements", "has_scripts", "scanned_seq", "parser", "parsed_seq",
     )
 )  # fmt: skip
 """Properties of a skill that are removed with its pointer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from config.errors import UsageError
+from config.errors import NothingToDoError, UsageError
 from config.server_settings import ServerSettings
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.index import ElasticsearchIndex
@@ -15,7 +15,8 @@ class ElasticsearchReplacement:
     """The live index set as `source`, and the set of the current settings as `target`.
 
     The source stays complete and readable, also after the switch, until it is deleted. Raises
-    UsageError when there is nothing to replace, or this version cannot read the source.
+    NothingToDoError if the live set is that of the settings, UsageError if there is none or this
+    version cannot read it.
     """
 
     def __init__(self, servers: ServerSettings, model: str, dimension: int) -> None:
@@ -29,7 +30,7 @@ class ElasticsearchReplacement:
                 f"{servers.elasticsearch_prefix!r} yet: nothing to reindex"
             )
         if live.identity == wanted:
-            raise UsageError(f"the search index {live.name} is of {wanted} already")
+            raise NothingToDoError(f"the search index {live.name} is of {wanted} already")
         if live.identity.schema.partition(".")[0] != str(STORAGE_VERSION):
             raise UsageError(
                 f"this version cannot read the search index {live.name} ({live.identity}); sync "

@@ -208,14 +208,20 @@ def get_trace_id(event: Event) -> str:
 
 def parse_event(text: str | bytes) -> Event:
     """Parse an event from JSON; raises UsageError if it is invalid."""
+    event = parse_envelope(text)
+    event.parse_data()
+    return event
+
+
+def parse_envelope(text: str | bytes) -> Event:
+    """Parse an event from JSON without a check of its type and data, which another version of
+    skillbus may have written; raises UsageError if the envelope is invalid."""
     try:
-        event = Event.model_validate_json(text)
+        return Event.model_validate_json(text)
     except ValidationError as error:
         raise UsageError(
             f"not a CloudEvents 1.0 object: {describe_validation_error(error)}"
         ) from None
-    event.parse_data()
-    return event
 
 
 def parse_request(text: str | bytes) -> Event:

@@ -36,6 +36,12 @@ _HAN = re.compile(r"[\u4e00-\u9fff]")
 _CONFLICT = re.compile(r"<{7}(?: .*)?|={7}|>{7}(?: .*)?|\|{7}(?: .*)?")
 
 
+DECODING_WARNINGS = frozenset(
+    {"wide_encoding", "bom", "legacy_encoding", "invalid_utf8", "nul", "lone_cr", "cr_cr_lf"}
+)
+"""Codes of the warnings of `decode_lines`."""
+
+
 class ParseError(PermanentError):
     """A SKILL.md that cannot be read. `line` is 0 when the whole file is at fault."""
 

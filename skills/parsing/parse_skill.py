@@ -20,7 +20,11 @@ from skills.parsing.strict_yaml import DEFAULT_LIMITS, YamlLimits
 from skills.record import ParsedSkill, ParseWarning, Passage, Section, SiblingFile
 from skills.roles import RoleClassifier
 
-__all__ = ["ParseError", "ParseLimits", "parse_skill"]
+__all__ = ["PARSER_VERSION", "ParseError", "ParseLimits", "parse_skill"]
+
+PARSER_VERSION = 1
+"""Increased whenever `parse_skill` may give another result for the same files, apart from findings
+(`SCANNER_VERSION`); skills of an older version are parsed again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,11 @@ from search.protocol import Filters, SkillDocument, Vector
 from search.revision_history import KeptRevision
 from search.skill_analysis import section_text_hashes, skill_text_hashes
 from skills import licences
+from skills.parsing.parse_skill import PARSER_VERSION
 from skills.record import ParsedSkill, RevisionKey
 from skills.review import collect_rule_ids
 from tasks.history.keep import keep_superseded
-from tasks.ingest.held.pinned import find_returned, hold_pinned, read_pinned
+from tasks.ingest.held.pinned import find_returned, hold_pinned, read_pinned, request_new_seqs
 from tasks.ingest.held.reviewed import HELD_REASON, find_staying, hold_for_review
 from tasks.ingest.next_tasks import send_after_ingest, send_ingest, send_refine
 from tasks.ingest.preparation.prepare import (
@@ -28,6 +29,7 @@ from tasks.ingest.preparation.prepare import (
     PreparedSkill,
     UnreadableSkill,
     make_preparation_settings,
+    parse_stored,
     prepare_parsed,
 )
 from tasks.ingest.read_folders import PendingSkill, read_folders, withdraw_gone
@@ -38,21 +40,26 @@ from tasks.refine.completion.completions import find_outdated, read_completions
 from tasks.services import Services
 from tasks.sources.protocol import SkillFolder
 
-_Published = tuple[RevisionKey, bool]
+PublishedSkill = tuple[RevisionKey, bool]
 """A published revision, with True if its skill vectors are stored."""
 
 
 @dataclass(slots=True)
-class _SkillWork:
-    """A skill that was read, with the data for the later stages."""
+class SkillWork:
+    """A skill to publish, with the data for the later stages.
+
+    replaces: seq of the revision that alone it may replace, 0 for any (`Publication`).
+    """
 
     key: RevisionKey
     entry: CatalogEntry
     content_hash: str
     prepared: PreparedSkill
+    replaces: int = 0
 
     @property
     def parsed(self) -> ParsedSkill:
+        """The skill as it was parsed."""
         return self.prepared.parsed
 
 
@@ -65,14 +72,14 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
     that fails unexpectedly, if it is the only one. Raises TransientError for skills that may be
     readable later, once the others are published.
     """
-    published: list[_Published] = []
+    published: list[PublishedSkill] = []
     unavailable: list[TransientError] = []
     entries: list[CatalogEntry] = []
     try:
         entries = [entry for entry in services.graph.get_entries(skill_ids) if entry.awaits_ingest]
         with time_stage(services.metrics, INGEST.name, "read"):
             skills = _read(services, entries, deadline, unavailable) if entries else []
-        published = _publish(services, skills, deadline) if skills else []
+        published = publish_skills(services, skills, deadline) if skills else []
     except Exception as error:
         if len(skill_ids) == 1 and not _may_pass(error):
             _record_unexpected_failure(services, entries, error)
@@ -84,7 +91,7 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
     return {"published": len(published)}
 
 
-def _send_next_tasks(services: Services, published: Sequence[_Published], others: int) -> None:
+def _send_next_tasks(services: Services, published: Sequence[PublishedSkill], others: int) -> None:
     """Send the tasks that link, embed and refine published skills.
 
     others: ingest tasks that still run or wait.
@@ -101,7 +108,7 @@ def _read(
     entries: Sequence[CatalogEntry],
     deadline: Deadline,
     unavailable: list[TransientError],
-) -> list[_SkillWork]:
+) -> list[SkillWork]:
     """Read and parse the skills that have to be published; record the others in the catalog.
 
     unavailable: gets the errors of skills that cannot be read now; their requests stay open.
@@ -134,7 +141,7 @@ def _read(
             if isinstance(outcome, UnreadableSkill):
                 failures[place] = outcome.reason
             else:
-                skills.append(_SkillWork(*place, changed[place], outcome))
+                skills.append(SkillWork(*place, changed[place], outcome))
     withdraw_gone(services, read.gone)
     _record_failures(services, failures)
     graph.record_held(_to_rows(dict.fromkeys(reviewed.new, HELD_REASON)))
@@ -161,23 +168,23 @@ def _prepare(
     deadline: Deadline,
 ) -> Iterator[tuple[PendingSkill, PreparedSkill | UnreadableSkill]]:
     """Yield the outcome of each changed skill, from its folder; for a skill that stays at a
-    revision, from that revision, which is not parsed again. changed: content hash by skill."""
+    revision, from the text of that revision. changed: content hash by skill."""
     completions = read_completions(services, list(changed.values()))
     read = [place for place in changed if place[1].skill_id not in staying]
     requests = [
         PreparationRequest(place[1].path, folders[place], completions.get(changed[place], ()))
         for place in read
     ]
-    outcomes = services.preparer.prepare(
-        requests, make_preparation_settings(services.settings), deadline
-    )
+    settings = make_preparation_settings(services.settings)
+    outcomes = services.preparer.prepare(requests, settings, deadline)
     for place, outcome in zip(read, outcomes, strict=True):
         services.coordinator.yield_to_queries()
         yield place, outcome
     for place, content_hash in changed.items():
         if (kept := staying.get(place[1].skill_id)) is not None:
+            parsed = parse_stored(place[1].path, kept.parsed, settings)
             stored = completions.get(content_hash, ())
-            yield place, prepare_parsed(kept.parsed.with_completions(stored))
+            yield place, prepare_parsed(parsed.with_completions(stored))
 
 
 def _find_unchanged(
@@ -185,13 +192,15 @@ def _find_unchanged(
 ) -> dict[RevisionKey, str]:
     """Return the skills whose published revision would not change: key -> content hash.
 
-    The document of such a revision is complete and has the stored completions. wanted: content
-    hash by skill.
+    The document of such a revision is complete, of this version of the parser, and has the stored
+    completions. wanted: content hash by skill.
     """
     same = {
         entry.key: (key, content_hash)
         for (key, entry), content_hash in wanted.items()
-        if entry.seq and content_hash == entry.content_hash
+        if entry.seq
+        and content_hash == entry.content_hash
+        and entry.parser_version >= PARSER_VERSION
     }
     stored = services.index.complete_keys(list(same))
     published = {key: content_hash for key, (_, content_hash) in same.items() if key in stored}
@@ -199,7 +208,9 @@ def _find_unchanged(
     return dict(same[key] for key in published if key not in outdated)
 
 
-def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -> list[_Published]:
+def publish_skills(
+    services: Services, skills: Sequence[SkillWork], deadline: Deadline
+) -> list[PublishedSkill]:
     """Publish skills; skills whose vectors are not known yet get them later (`embed_skills`)."""
     metrics, model = services.metrics, services.encoder_model
     deadline.check("read")
@@ -208,22 +219,24 @@ def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -
         services.index.add([_build_document(work, vectors.get(work.key), model) for work in skills])
     kept = _keep_section_vectors(services, skills, model)
     deadline.check("index")
-    keep_superseded(
-        services, [work.entry for work in skills if work.content_hash != work.entry.content_hash]
-    )
+    again = {
+        work.key: work.entry for work in skills if work.content_hash == work.entry.content_hash
+    }
+    keep_superseded(services, [work.entry for work in skills if work.key not in again])
     with time_stage(metrics, INGEST.name, "publish"):
         published = services.graph.publish(
             [_build_publication(work, work.key in vectors) for work in skills]
         )
         if kept:
             services.graph.mark_embedded(kept)
-    seqs = {work.key: work.entry.requested_seq for work in skills}
-    record_searchable(services, [seqs[key] for key in published])
+    request_new_seqs(services, [(key, again[key]) for key in published if key in again])
+    requested = {w.key: w.entry.requested_seq for w in skills if w.entry.awaits_ingest}
+    record_searchable(services, [requested[key] for key in published if key in requested])
     return [(key, key in vectors) for key in published]
 
 
 def _find_known_vectors(
-    services: Services, skills: Sequence[_SkillWork]
+    services: Services, skills: Sequence[SkillWork]
 ) -> dict[RevisionKey, Vector]:
     """Return the skill vectors, each (2, dimension), of skills whose two texts are in the index."""
     hashes = {work.key: skill_text_hashes(services.encoder_model, work.parsed) for work in skills}
@@ -236,7 +249,7 @@ def _find_known_vectors(
 
 
 def _keep_section_vectors(
-    services: Services, skills: Sequence[_SkillWork], model: str
+    services: Services, skills: Sequence[SkillWork], model: str
 ) -> list[RevisionKey]:
     """Copy section vectors to new revisions of unchanged content.
 
@@ -257,7 +270,7 @@ def _keep_section_vectors(
     return kept
 
 
-def _build_document(work: _SkillWork, vectors: Vector | None, model: str) -> SkillDocument:
+def _build_document(work: SkillWork, vectors: Vector | None, model: str) -> SkillDocument:
     record = work.parsed.record
     return SkillDocument(
         key=work.key,
@@ -277,7 +290,7 @@ def _build_document(work: _SkillWork, vectors: Vector | None, model: str) -> Ski
     )
 
 
-def _build_publication(work: _SkillWork, has_vectors: bool) -> Publication:
+def _build_publication(work: SkillWork, has_vectors: bool) -> Publication:
     record = work.parsed.record
     return Publication(
         key=work.key,
@@ -289,6 +302,8 @@ def _build_publication(work: _SkillWork, has_vectors: bool) -> Publication:
         warnings=len(work.parsed.warnings),
         safety_level=record.safety_level,
         scanner_version=record.scanner,
+        parser_version=PARSER_VERSION,
+        replaces=work.replaces,
         tokens=record.tokens,
         language=record.language,
         licence=record.licence,

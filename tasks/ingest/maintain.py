@@ -23,6 +23,7 @@ from tasks.ingest.diff import get_source_ids
 from tasks.ingest.held.reviewed import request_decided
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded
 from tasks.ingest.poll import poll_sources
+from tasks.ingest.reparse import reparse_outdated
 from tasks.journal.protocol import trace_of
 from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.record_answers import record_missing_answers
@@ -64,6 +65,8 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
         report["polled_sources"] = poll_sources(services)
         deadline.check("maintain")
         report["rescanned"] = rescan_outdated(services)
+        report["reparsed"] = reparse_outdated(services, deadline)
+        deadline.check("reparse")
         if needs_roll_up(services):
             services.send_task(ROLL_UP.name, [])
         if services.coordinator.claim_if_due("sweep", services.settings.workers.sweep_seconds):

@@ -137,14 +137,19 @@ class JobStore(Protocol):
         ...
 
     def get_job(self, job_id: str) -> Job:
-        """Return one job; raises NotFoundError for an unknown id."""
+        """Return one job; raises NotFoundError for an unknown id, UsageError for an event that this
+        version cannot parse."""
         found = self.get_jobs([job_id])
         if not found:
             raise NotFoundError(f"no event or query with id {job_id!r}")
+        found[job_id].event.parse_data()
         return found[job_id]
 
     def get_jobs(self, job_ids: Sequence[str]) -> dict[str, Job]:
-        """Return jobs by id, read at once, in the order of the ids; unknown ids are left out."""
+        """Return jobs by id, read at once, in the order of the ids; unknown ids are left out.
+
+        This version may be unable to parse the data of their events.
+        """
         ...
 
     def list_open_jobs(self, kind: JobKind, limit: int = 10_000) -> list[str]:

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from config.server_settings import ServerSettings
 from skills.batches import batches
-from skills.events import SKILL_UPSERTED, Event, parse_event
+from skills.events import SKILL_UPSERTED, Event, parse_envelope
 from tasks.broker.redis_connection import PREFIX, rewrite_log
 from tasks.journal.protocol import (
     MAX_ASKED,
@@ -349,7 +349,7 @@ def _to_job(job_id: str, values: dict[str, str]) -> Job:
     return Job(
         id=job_id,
         kind=values["kind"],
-        event=parse_event(values["payload"]),
+        event=parse_envelope(values["payload"]),
         state=values["state"],
         outcome=json.loads(outcome) if outcome else None,
         reason=values["reason"],

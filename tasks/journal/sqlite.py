@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from skills.events import SKILL_UPSERTED, Event, parse_event
+from skills.events import SKILL_UPSERTED, Event, parse_envelope
 from tasks.journal.protocol import (
     MAX_ASKED,
     AskedQuery,
@@ -149,15 +149,12 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
 
     @override
     def get_job_states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        found = {}
         with self._database.reading() as connection:
-            for job_id in job_ids:
-                row = connection.execute(
-                    "SELECT state, reason FROM jobs WHERE id = ?", (job_id,)
-                ).fetchone()
-                if row is not None:
-                    found[job_id] = (row[0], row[1])
-        return found
+            rows = connection.execute(
+                "SELECT id, state, reason FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(job_ids)),),
+            ).fetchall()
+        return {job_id: (state, reason) for job_id, state, reason in rows}
 
     @override
     def list_ended_jobs(self, kind: JobKind, since: float, state: str = "done") -> EndedJobs:
@@ -258,7 +255,7 @@ def _to_job(row: Sequence[Any]) -> Job:
     return Job(
         job_id,
         kind,
-        parse_event(payload),
+        parse_envelope(payload),
         state,
         None if outcome is None else json.loads(outcome),
         reason,

@@ -6,6 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import structlog
+from pydantic import ValidationError
+
+from config.errors import UsageError
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from skills.outcomes.model import (
@@ -16,6 +20,8 @@ from skills.outcomes.model import (
 )
 from tasks.journal.protocol import Job
 from tasks.services import Services
+
+log = structlog.get_logger()
 
 _CLOCK_SECONDS = 60.0
 """Overlap in seconds with the last check, since the clocks of servers differ."""
@@ -110,4 +116,7 @@ def record_missing_answers(services: Services) -> int:
 def _build_answers(services: Services, job_ids: Sequence[str]) -> Iterable[AnsweredQuery]:
     for job in services.journal.get_jobs(job_ids).values():
         if job.state == "done" and job.outcome is not None:
-            yield build_answer(job, Bundle.model_validate(job.outcome))
+            try:
+                yield build_answer(job, Bundle.model_validate(job.outcome))
+            except (UsageError, ValidationError) as error:  # of another version of skillbus
+                log.warning("answer cannot be recorded", query_id=job.id, reason=str(error))

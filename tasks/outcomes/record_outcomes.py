@@ -28,8 +28,9 @@ def record_outcomes(
     new, waiting = 0, []
     for event_id in event_ids:
         deadline.check("record_outcomes")
-        job = services.journal.get_job(event_id)
-        if job.state != "accepted":
+        # An event that this version cannot parse fails below; a deleted one has ended.
+        job = services.journal.get_jobs([event_id]).get(event_id)
+        if job is None or job.state != "accepted":
             continue
         try:
             new += _record(services, job)

@@ -64,10 +64,14 @@ for at = 2, #ARGV, 5 do
     end
 end
 local accepted, reports = tonumber(ARGV[1]), {{}}
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1000000
 for at = 2, #ARGV, 5 do
     local query, key = unpack(ARGV, at, at + 1)
     local withdrawn = tonumber(redis.call('HGET', '{ANSWER}' .. query, 'x') or '0')
-    if accepted > withdrawn and redis.call('HEXISTS', '{OUTCOMES}' .. query, key) == 0 then
+    -- If the clock was set back, a time ahead is that of a withdrawal before what came until now.
+    local is_later = accepted > withdrawn or (accepted <= now and now < withdrawn)
+    if is_later and redis.call('HEXISTS', '{OUTCOMES}' .. query, key) == 0 then
         reports[query] = reports[query] or {{}}
         reports[query][key] = ARGV[at + 3]
     end

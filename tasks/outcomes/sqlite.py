@@ -181,7 +181,7 @@ class SqliteOutcomeStore(OutcomeStore):
             new = [
                 outcome
                 for outcome in outcomes
-                if accepted > numbers[outcome.query_id].withdrawn
+                if not deletion.is_withdrawn(accepted, numbers[outcome.query_id].withdrawn)
                 and connection.execute(
                     "INSERT OR IGNORE INTO outcomes (key, query, day, owner, data) "
                     "VALUES (?, ?, ?, ?, ?)",

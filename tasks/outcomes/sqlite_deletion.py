@@ -111,6 +111,15 @@ def withdraw_outcomes(file: SqliteFile, query_id: str) -> int:
     return forget_outcomes(file, keys)
 
 
+def is_withdrawn(accepted: float, until: float) -> bool:
+    """Return whether an outcome was accepted before a withdrawal at `until`.
+
+    If the clock was set back since, that time lies ahead, and what was accepted until now came
+    after it.
+    """
+    return accepted <= until and not accepted <= time.time() < until
+
+
 def forget_outcomes(file: SqliteFile, keys: Sequence[str]) -> int:
     """Delete these outcomes; their queries stay. Returns the number deleted."""
     deleted = 0

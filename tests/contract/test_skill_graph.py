@@ -214,6 +214,39 @@ class SkillGraphContract:
         assert graph.get_entries(["lib:b"])[0].safety_level == 0
         assert graph.get_changes_since(epoch).pointers == {}
 
+    def test_a_newer_parser_lists_what_is_published(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2, parser_version=1)])
+        graph.publish([publication("c", 3, parser_version=2), publication("d", 4)])
+        graph.remove([key("d", 5)])
+        assert graph.list_parsed_before(2, 10) == [key("a", 1), key("b", 2)]
+        assert len(graph.list_parsed_before(2, 1)) == 1
+        assert [graph.count_parsed_before(version) for version in (1, 2, 3)] == [1, 2, 3]
+        epoch = graph.get_epoch()
+        graph.mark_parsed([key("a", 1), key("b", 1), key("c", 3), key("d", 4)], 2)
+        found = {entry.path: entry.parser_version for entry in graph.get_entries()}
+        assert found == {"a": 2, "b": 1, "c": 2, "d": 0}
+        graph.mark_parsed([key("a", 1)], 1)
+        assert graph.get_entries(["lib:a"])[0].parser_version == 2
+        assert graph.get_changes_since(epoch).pointers == {}
+        graph.request_ingest([("lib:b", "lib", "b")], 6)
+        assert graph.list_parsed_before(2, 10) == []
+        assert graph.count_parsed_before(2) == 1
+
+    def test_a_revision_that_replaces_one_alone(self, graph: SkillGraph) -> None:
+        """An ingest under a lower seq, which read newer content, is not overtaken."""
+        graph.publish([publication("a", 1)])
+        assert graph.publish([publication("a", 3, replaces=2)]) == []
+        assert graph.publish([publication("a", 3, replaces=1)]) == [key("a", 3)]
+        graph.request_ingest([("lib:a", "lib", "a")], 4)
+        assert graph.publish([publication("a", 6, replaces=3)]) == []
+        assert graph.publish([publication("a", 5)]) == [key("a", 5)]
+        assert graph.publish([publication("a", 6, replaces=3)]) == []
+        graph.mark_unchanged([key("a", 7)])
+        assert graph.publish([publication("a", 6, replaces=5)]) == [], "stale"
+        assert graph.publish([publication("a", 8, replaces=5)]) == [key("a", 8)]
+        graph.remove([key("a", 9)])
+        assert graph.publish([publication("a", 10, replaces=8)]) == []
+
     def test_scripts_and_rules_of_a_former_version_are_filled_in(self, graph: SkillGraph) -> None:
         """It published without them; a scan that is as new replaces them once."""
         level: dict[str, Any] = {"safety_level": 2, "scanner_version": 2}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from config.errors import UsageError
+from config.errors import NothingToDoError, UsageError
 from search.local.index import STORAGE_VERSION, LocalSearchIndex, index_identity
 from search.local.revision_store import read_identity
 from tasks.ingest.reindex import IndexReplacement
@@ -21,7 +21,8 @@ class LocalReplacement(IndexReplacement):
     """The index of a home as `source`, and a new index for the current settings as `target`.
 
     The source stays complete and readable, also after the switch, until it is deleted. Raises
-    UsageError when there is nothing to replace, or if this version cannot read the source.
+    NothingToDoError if the index is that of the settings, UsageError if there is none or this
+    version cannot read it.
     """
 
     def __init__(self, home: Path, model: str, dimension: int) -> None:
@@ -31,7 +32,7 @@ class LocalReplacement(IndexReplacement):
         if live is None:
             raise UsageError(f"no library in {home} yet; run `skillbus sync DIR` first")
         if live == index_identity(model, dimension):
-            raise UsageError(
+            raise NothingToDoError(
                 f"the index in use is already of {model} and of this version; there is nothing "
                 "to do"
             )

@@ -119,14 +119,12 @@ def accept_event(
 def get_visible_job(
     backend: StoreBackend, caller: Caller, job_id: str, kind: JobKind, *others: JobKind
 ) -> Job:
-    """Return a job of one of these kinds that the caller may see.
+    """Return a job of one of these kinds that the caller may see, even if this version cannot parse
+    its event.
 
     Raises NotFoundError for any other id, so that other callers' jobs are not disclosed.
     """
-    try:
-        job = backend.journal.get_job(job_id)
-    except NotFoundError:
-        job = None
+    job = backend.journal.get_jobs([job_id]).get(job_id)
     if job is None or job.kind not in (kind, *others) or not caller.can_see(job.event.owner):
         raise NotFoundError(f"no {kind} with id {job_id!r}")
     return job

@@ -15,6 +15,7 @@ from config.secrets import strip_passwords
 from config.settings import Settings
 from graph.neo4j.store import Neo4jSkillGraph
 from search.elastic.health import LivenessProbe
+from skills.parsing.parse_skill import PARSER_VERSION
 from tasks.coordination.redis import RedisCoordinator
 from tasks.coordination.redis_workers import get_worker_id
 from tasks.policies import REFINE
@@ -52,6 +53,7 @@ _CATALOG = (
     "embedded_share",
     "paged",
     "paging_done",
+    "outdated",
     "unlinked",
     "links",
     "sources",
@@ -267,7 +269,7 @@ class DeploymentStatus:
         counts = graph.get_counts()
         oldest = graph.list_awaiting_ingest(1) if counts["waiting"] else []
         return {
-            **catalog_status(counts),
+            **catalog_status(counts, graph.count_parsed_before(PARSER_VERSION)),
             "sources": [source_status(source) for source in graph.list_sources()],
             "oldest_waiting": oldest[0].requested_seq if oldest else 0,
         }

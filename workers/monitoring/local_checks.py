@@ -16,6 +16,7 @@ from graph.records import Source
 from search.models.load_models import load_encoder, load_reranker
 from search.protocol import SearchIndex
 from search.scoring.ranker_factors import load_factors
+from skills.parsing.parse_skill import PARSER_VERSION
 from skills.record import RevisionKey
 from skills.skill_policy import check_rule_ids
 from tasks.journal.protocol import DeadLetterStore
@@ -181,12 +182,25 @@ def _check_language_model(settings: Settings) -> str:
 
 def _check_catalog(settings: Settings) -> str:
     with ExitStack() as stack:
-        counts = open_graph(settings, stack, writable=False).get_counts()
+        graph = open_graph(settings, stack, writable=False)
+        counts, outdated = graph.get_counts(), describe_outdated(graph)
     if counts["waiting"]:
         raise SkillbusError(
             f"{counts['waiting']} skills pending; `skillbus serve` or the next sync ingests them"
         )
-    return ", ".join(f"{counts[name]} {name}" for name in ("published", "failed", "embedded"))
+    found = [f"{counts[name]} {name}" for name in ("published", "failed", "embedded")]
+    return ", ".join(found) + outdated
+
+
+def describe_outdated(graph: Catalog) -> str:
+    """Return a part of a line about skills of an older version of the parser, "" without any."""
+    count = graph.count_parsed_before(PARSER_VERSION)
+    if not count:
+        return ""
+    return (
+        f", {count} of an older version of the parser, which are parsed again in the background; "
+        "`skillbus reindex` does it at once"
+    )
 
 
 def _check_journal(settings: Settings) -> str:

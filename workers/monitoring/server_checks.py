@@ -28,6 +28,7 @@ from workers.monitoring.local_checks import (
     check_dead_letters,
     check_reviews,
     compare_with_index,
+    describe_outdated,
     fetch_failures,
     find_unknown_sources,
 )
@@ -147,6 +148,7 @@ def _check_neo4j(settings: Settings) -> str:
         graph = Neo4jSkillGraph(settings.servers, writable=False)
         stack.callback(graph.close)
         found = graph.health()
+        outdated = describe_outdated(graph) if "counts" in found else ""
     where = f"Neo4j at {found['address']}"
     if not found["reachable"]:
         raise SkillbusError(found["problem"])
@@ -167,7 +169,7 @@ def _check_neo4j(settings: Settings) -> str:
     return (
         f"{found['version']} {found['edition']}, schema {found['schema']}, "
         f"{counts['published']} skills published, {counts['waiting']} waiting, "
-        f"{counts['failed']} failed"
+        f"{counts['failed']} failed{outdated}"
     )
 
 

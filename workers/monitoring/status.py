@@ -13,6 +13,7 @@ from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import SkillState, Source
 from skills.outcomes.model import to_day
+from skills.parsing.parse_skill import PARSER_VERSION
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from tasks.language_model.answer_store import AnswerStore, utc_day
@@ -54,7 +55,7 @@ def home_status(
         "problem": problem,
         "trouble": problem,  # the name before 0.2; remove it after that version
         "encoder": settings.encoder.model,
-        **catalog_status(graph.get_counts()),
+        **catalog_status(graph.get_counts(), graph.count_parsed_before(PARSER_VERSION)),
         **journal_status(journal),
         "sources": [source_status(source) for source in graph.list_sources()],
         "submissions": read_consumer_statuses(settings.home),
@@ -114,8 +115,11 @@ def language_model_status(
     }
 
 
-def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return skills by state, and progress of embedding and linking."""
+def catalog_status(counts: Mapping[str, int], outdated: int) -> dict[str, Any]:
+    """Return skills by state, and progress of embedding and linking.
+
+    outdated: number of skills that an older version of the parser parsed.
+    """
     published, embedded = counts.get("published", 0), counts.get("embedded", 0)
     with_vectors = counts.get("with_vectors", 0)
     embedded_share = round(embedded / published, 4) if published else 1.0
@@ -134,6 +138,7 @@ def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
         # The names before 0.2; remove them after that version.
         "paged": embedded,
         "paging_done": embedded_share,
+        "outdated": outdated,
         "unlinked": counts.get("unlinked", 0),
         "links": counts.get("links", 0),
     }

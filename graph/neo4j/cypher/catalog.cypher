@@ -3,7 +3,8 @@
 // changing it; values to compare are read after that. Every statement that writes to a skill begins
 // in this way, because setting a property to a value computed from it takes two locks, in another
 // order. `$$entry` is replaced by the columns of an entry, `$$has_scripts` by the expression for
-// whether it has scripts, and `$$conditions` by the conditions of an `EntryFilter`. Statements that
+// whether it has scripts, `$$parser` by that for the parser that made its revision, and
+// `$$conditions` by the conditions of an `EntryFilter`. Statements that
 // read a page return a row for each node up to the limit, even if the caller leaves the node out: a
 // shorter page is the last page. In a small library the planner prefers a scan of an index to a seek
 // in it, and that plan is kept (see `_PLANNING`): hints require the seek.
@@ -83,7 +84,7 @@ MERGE (s:Skill {skill_id: row[0]})
 ON CREATE SET s.source_id = row[1], s.path = row[2], s.state = 'pending', s.seq = 0,
     s.wanted_seq = 0, s.served_seq = 0
 SET s.locked = true REMOVE s.locked
-RETURN s.skill_id, s.seq, s.served_seq, s.name_key
+RETURN s.skill_id, s.seq, s.served_seq, s.name_key, s.waiting
 
 // name: lock
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id})
@@ -244,6 +245,24 @@ UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
 WITH s, row WHERE s.seq = row[1] AND s.seq > 0
 SET s.paged = true REMOVE s.unpaged
+
+// name: parsed_before
+MATCH (s:Skill) USING INDEX SEEK s:Skill(state, skill_id)
+WHERE s.state = 'published' AND s.skill_id IS NOT NULL AND $$parser < $parser
+    AND s.waiting IS NULL
+WITH s ORDER BY s.state, s.skill_id LIMIT $limit
+RETURN collect(s.skill_id), collect(s.seq)
+
+// name: count_parsed_before
+MATCH (s:Skill) USING INDEX SEEK s:Skill(state, skill_id)
+WHERE s.state = 'published' AND s.skill_id IS NOT NULL AND $$parser < $parser
+RETURN count(*)
+
+// name: mark_parsed
+UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
+SET s.locked = true REMOVE s.locked
+WITH s, row WHERE s.seq = row[1] AND s.seq > 0 AND $$parser < $parser
+SET s.parser = $parser, s.parsed_seq = row[1]
 
 // name: scanned_before
 MATCH (s:Skill) USING INDEX SEEK s:Skill(state, skill_id)

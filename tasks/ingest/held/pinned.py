@@ -13,7 +13,6 @@ from dataclasses import replace
 from graph.records import CatalogEntry
 from search.revision_history import KeptRevision
 from skills.record import RevisionKey
-from skills.scanner import rescan
 from tasks.ingest.preparation.prepare import (
     PreparationRequest,
     UnreadableSkill,
@@ -31,16 +30,11 @@ def read_pinned(services: Services, entries: Sequence[CatalogEntry]) -> dict[str
         return {}
     pins = services.history.get_pins([entry.skill_id for entry in entries])
     return {
-        skill_id: rescan_kept(one)
+        skill_id: one
         for skill_id, pin in pins.items()
         for one in services.history.list_revisions(skill_id)
         if one.key.seq == pin.seq
     }
-
-
-def rescan_kept(one: KeptRevision) -> KeptRevision:
-    """Return a kept revision with the findings of the present scanner."""
-    return replace(one, parsed=rescan(one.parsed))
 
 
 def find_returned(
@@ -106,3 +100,25 @@ def hold_back(
 def _find_newest(services: Services, skill_id: str) -> KeptRevision | None:
     history = services.history
     return next(iter(history.list_revisions(skill_id)), None) if history else None
+
+
+def request_new_seqs(services: Services, published: Sequence[PendingSkill]) -> None:
+    """Request ingest of pinned skills whose content was published again under a seq above that of
+    the content that is held back: ingest gives the held content a higher one.
+
+    published: entries as they were before. For skills under review, `request_decided` does this.
+    """
+    pins = (
+        services.history.get_pins([key.skill_id for key, _ in published])
+        if services.history
+        else ()
+    )
+    wanted = [
+        entry.place
+        for key, entry in published
+        if key.skill_id in pins
+        and (newest := _find_newest(services, key.skill_id)) is not None
+        and entry.seq < newest.key.seq < key.seq
+    ]
+    if wanted:
+        services.graph.request_ingest(wanted, services.graph.allocate_sequence(1)[0])

@@ -16,7 +16,7 @@ from search.revision_history import KeptRevision
 from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord, Reviews
 from skills.skill_policy import is_reviewed_source
-from tasks.ingest.held.pinned import hold_back, read_pinned, rescan_kept
+from tasks.ingest.held.pinned import hold_back, read_pinned
 from tasks.ingest.read_folders import PendingSkill
 from tasks.services import Services
 from tasks.sources.protocol import SkillFolder
@@ -189,13 +189,10 @@ def _find_kept(services: Services, entry: CatalogEntry, reviews: Reviews) -> Kep
     for one in history:
         approval = reviews.find(entry.skill_id, one.content_hash, ReviewKind.APPROVAL)
         if one.key.seq > entry.seq and approval is not None:
-            return rescan_kept(one)
+            return one
     if not entry.seq:
         return None
     stored = services.index.get_revisions([entry.key]).get(entry.key)
     if stored is not None:
-        return rescan_kept(
-            KeptRevision(entry.key, stored.content_hash, stored.parsed, entry.updated)
-        )
-    same = (one for one in history if one.content_hash == entry.content_hash)
-    return next(map(rescan_kept, same), None)
+        return KeptRevision(entry.key, stored.content_hash, stored.parsed, entry.updated)
+    return next((one for one in history if one.content_hash == entry.content_hash), None)

@@ -14,6 +14,7 @@ from graph.links.mentions import find_mentions
 from graph.records import Mention
 from search.skill_analysis import SkillAnalysis, analyse_skill, body_terms, description_terms
 from search.text.background_frequencies import load_background
+from skills.parsing.parse_again import parse_again
 from skills.parsing.parse_skill import ParseLimits, parse_skill
 from skills.record import Completion, ParsedSkill
 from tasks.ingest.preparation.campaign_indicators import load_indicators
@@ -127,6 +128,12 @@ def prepare_skill(
     except PermanentError as error:
         return UnreadableSkill(str(error))
     return prepare_parsed(parsed.with_completions(request.completions))
+
+
+def parse_stored(path: str, stored: ParsedSkill, settings: PreparationSettings) -> ParsedSkill:
+    """Return what this version of the parser makes of a skill that is stored."""
+    load_indicators(settings.indicators)
+    return parse_again(path, stored, settings.limits, load_role_classifier(settings.role_weights))
 
 
 def prepare_parsed(parsed: ParsedSkill) -> PreparedSkill:

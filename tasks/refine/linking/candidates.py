@@ -17,7 +17,8 @@ from graph.records import SkillState
 from graph.skill_names import normalise_name
 from search.protocol import Filters, LexicalSearch, StoredRevision
 from search.text.tokens import tokenize
-from tasks.refine.linking.lines import SkillText
+from skills.record import RevisionKey
+from tasks.refine.linking.lines import Exchanged, SkillText
 from tasks.services import Services
 
 _MAX_NAMES = 4_000
@@ -97,16 +98,28 @@ def _find_compatible(services: Services, skill: SkillText) -> list[str]:
         return []
     asked = dict(list(terms.items())[:_MAX_SEARCH_TERMS])
     [hits] = services.index.search_many([LexicalSearch(asked, _SEARCHED, Filters())])
-    ids = list(dict.fromkeys(hit.key.skill_id for hit in hits))
+    ids = {hit.key.skill_id for hit in hits} - {skill.skill_id}
     scored = [
-        (-_compatibility(skill, other), other.skill_id)
-        for other in map(read_skill_text, read_published(services, ids))
-        if other.skill_id != skill.skill_id
+        (-_compatibility(skill.exchanged, other), key.skill_id)
+        for key, other in _read_exchanged(services, sorted(ids)).items()
     ]
     return [skill_id for score, skill_id in sorted(scored) if score < 0]
 
 
-def _compatibility(skill: SkillText, other: SkillText) -> int:
+def _read_exchanged(services: Services, skill_ids: Sequence[str]) -> dict[RevisionKey, Exchanged]:
+    """Return what the published revisions of these skills take and give.
+
+    It is cached, as many skills find the same ones, and reading it tokenises their texts.
+    """
+    keys = _find_published(services, skill_ids)
+    found = services.exchanged.get(keys)
+    for key, one in services.index.get_revisions([key for key in keys if key not in found]).items():
+        found[key] = read_skill_text(one).exchanged
+        services.exchanged.put(key, found[key])
+    return found
+
+
+def _compatibility(skill: Exchanged, other: Exchanged) -> int:
     """Return how many whole terms are outputs of one and inputs of the other; names of files count
     in both."""
     return (
@@ -125,11 +138,15 @@ def find_declared(services: Services, skill_id: str) -> Iterable[str]:
 
 def read_published(services: Services, skill_ids: Sequence[str]) -> list[StoredRevision]:
     """Return the published revisions of these skills, in this order."""
-    entries = {
-        entry.skill_id: entry.key
+    keys = {key.skill_id: key for key in _find_published(services, skill_ids)}
+    found = services.index.get_revisions(list(keys.values()))
+    ordered = (keys.get(skill_id) for skill_id in skill_ids)
+    return [found[key] for key in ordered if key in found]
+
+
+def _find_published(services: Services, skill_ids: Sequence[str]) -> list[RevisionKey]:
+    return [
+        entry.key
         for entry in (services.graph.get_entries(skill_ids) if skill_ids else ())
         if entry.seq and entry.state is SkillState.PUBLISHED
-    }
-    found = services.index.get_revisions(list(entries.values()))
-    keys = (entries.get(skill_id) for skill_id in skill_ids)
-    return [found[key] for key in keys if key in found]
+    ]

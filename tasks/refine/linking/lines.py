@@ -57,6 +57,14 @@ class TextLine(NamedTuple):
     code: bool
 
 
+class Exchanged(NamedTuple):
+    """What a skill takes and gives; fields as in `SkillText`."""
+
+    files: frozenset[str]
+    inputs: frozenset[str]
+    outputs: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True)
 class SkillText:
     """Data of a skill for the comparison with another skill.
@@ -78,6 +86,11 @@ class SkillText:
     files: frozenset[str]
     inputs: frozenset[str]
     outputs: frozenset[str]
+
+    @property
+    def exchanged(self) -> Exchanged:
+        """What the skill takes and gives."""
+        return Exchanged(self.files, self.inputs, self.outputs)
 
     @classmethod
     def from_parsed(cls, skill_id: str, content_hash: str, parsed: ParsedSkill) -> SkillText:

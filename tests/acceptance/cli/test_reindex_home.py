@@ -91,6 +91,19 @@ def test_it_copies_while_a_process_writes_and_switches_afterwards(
     assert moved("query", TASK, "--format", "json").data["status"] == "SKILL_HIT"
 
 
+def test_skills_of_an_older_parser_are_parsed_again(library: Skillbus) -> None:
+    count = library("status", "--json").data["skills"]["published"]
+    with closing(sqlite3.connect(library.home / "graph.db")) as connection, connection:
+        connection.execute("UPDATE skills SET parser = 0")
+    assert f"outdated     {count} skills of an older version" in library("status").out
+    checks = {row["check"]: row for row in library("doctor", "--json").data}
+    assert f"{count} of an older version of the parser" in checks["catalog"]["detail"]
+    report = library("reindex", "--json").data
+    assert report == {"copied": 0, "old": "", "new": "", "reparsed": count}
+    assert library("status", "--json").data["outdated"] == 0
+    assert "nothing to do" in library("reindex", code=2).err
+
+
 def forward_records(home: Path) -> dict[str, ForwardRecord]:
     """The forward record of each skill in the index of a home."""
     with closing(sqlite3.connect(home / "index" / "revisions.sqlite")) as connection:

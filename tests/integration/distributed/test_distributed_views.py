@@ -21,6 +21,7 @@ from tasks.policies import LINK, PLAN, QUERY
 from tasks.send import send_task
 from tests.support.program.program import wait_for
 from tests.support.program.secrecy import made_up
+from tests.support.samples.catalog import run_cypher
 from tests.support.samples.library import write_topics
 from tests.support.servers.distributed import Deployments, Distributed, deployments
 from tests.support.servers.servers import RunServers, ServerControls
@@ -393,3 +394,21 @@ def test_a_frozen_server_hides_nothing_and_blocks_nothing(
 
 def test_logs_of_bad_times_are_json_too(running: Distributed) -> None:
     check_logs(running)
+
+
+def test_skills_of_an_older_parser_are_parsed_again(running: Distributed) -> None:
+    """By the reconciler, or at once by a command."""
+    forget = "MATCH (s:Skill) SET s.parser = 0"
+
+    def count_outdated() -> int:
+        return int(json.loads(running.skillbus("status", "--json").out)["outdated"])
+
+    run_cypher(running.settings.servers, forget)
+    wait_for(lambda: count_outdated() == 0, 60)
+    running.stop("link")
+    run_cypher(running.settings.servers, forget)
+    assert "outdated     10 skills" in running.skillbus("status").out
+    report = json.loads(running.skillbus("reindex", "--json").out)
+    assert report == {"copied": 0, "old": "", "new": "", "reparsed": 10}
+    assert count_outdated() == 0
+    assert "already" in running.skillbus("reindex", code=2).err

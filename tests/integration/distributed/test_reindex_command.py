@@ -14,6 +14,7 @@ from graph.neo4j.store import Neo4jSkillGraph
 from graph.records import Publication
 from search.elastic.index import ElasticsearchIndex
 from search.models.load_models import encoder_identity
+from skills.parsing.parse_skill import PARSER_VERSION
 from skills.record import RevisionKey
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.catalog import empty_catalog, open_catalog
@@ -58,7 +59,9 @@ def fill(index: ElasticsearchIndex, graph: Neo4jSkillGraph) -> set[RevisionKey]:
     documents = [tiny_document(name, seq=graph.allocate_sequence(1)[0]) for name in NAMES]
     index.add(documents)
     for one, name in zip(documents, NAMES, strict=True):
-        graph.publish([Publication(one.key, "home", name, name, name, name)])
+        graph.publish(
+            [Publication(one.key, "home", name, name, name, name, parser_version=PARSER_VERSION)]
+        )
     return {one.key for one in documents}
 
 

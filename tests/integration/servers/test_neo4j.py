@@ -323,7 +323,7 @@ def test_sources_of_the_second_schema_are_brought_up(settings: ServerSettings) -
 def test_a_writer_of_the_former_version_is_noticed(
     settings: ServerSettings, graph: Neo4jSkillGraph
 ) -> None:
-    """It knows nothing of rules and scripts, and leaves those of what it replaces as they are."""
+    """It knows nothing of rules, scripts and parsers, and leaves those of what it replaces."""
 
     def rule_nodes() -> list[list[object]]:
         return run_cypher(settings, "MATCH (f:FindingRule) RETURN f.skill_id, f.seq ORDER BY f.seq")
@@ -334,7 +334,8 @@ def test_a_writer_of_the_former_version_is_noticed(
 
     of_rule = EntryFilter(above_level=0, rule="r")
     for seq, name in enumerate("abcd", 1):
-        publish(name, seq, has_scripts=True, rules=("r",))
+        publish(name, seq, has_scripts=True, rules=("r",), parser_version=1)
+    assert graph.count_parsed_before(1) == 0
     with acting_former():
         publish("b", 12)
         graph.remove([RevisionKey("lib:c", 13)])
@@ -345,6 +346,7 @@ def test_a_writer_of_the_former_version_is_noticed(
     scripts = {one.skill_id: one.has_scripts for one in graph.get_entries()}
     assert scripts == {"lib:a": True} | {f"lib:{name}": None for name in "bcde"}
     outdated = graph.list_scanned_before(7, 9)
+    assert graph.list_parsed_before(1, 9) == outdated
     assert outdated == [RevisionKey("lib:b", 12), *map(RevisionKey, ("lib:d", "lib:e"), (15, 16))]
     assert rule_nodes() == [[f"lib:{name}", seq] for seq, name in enumerate("abcd", 1)]
 

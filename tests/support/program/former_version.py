@@ -1,7 +1,7 @@
 """Makes this process one of the version of the data before the present one.
 
-Its catalog lacks the last migration: neither rules of findings nor whether skills have scripts are
-stored. Its index has the schema before, whose records had neither
+Its catalog lacks the last migration: neither rules of findings, nor whether skills have scripts,
+nor the version of the parser are stored. Its index has the schema before, whose records had neither
 examples nor exclusions. What it writes, it writes as that version did; the rest of its code is the
 present one.
 """
@@ -51,6 +51,7 @@ def acting_former() -> Iterator[None]:
         patch.setattr(transactions, "_write_rules", lambda run, rules: None)
         patch.setattr(transactions, "_WITHDRAWN_PROPERTIES", _without_scans(_withdrawn))
         patch.setattr(maintain, "rescan_outdated", lambda services: 0)
+        patch.setattr(maintain, "reparse_outdated", lambda services, deadline: 0)
         for module in (index_sets, index, health, replacement):
             patch.setattr(module, "SCHEMA", SCHEMA)
         patch.setattr(document_codec, "pack_forward", _pack_former_forward)
@@ -66,7 +67,7 @@ def _without_scans(properties: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in properties.items()
-        if name not in ("has_scripts", "scanned_seq")
+        if name not in ("has_scripts", "scanned_seq", "parser", "parsed_seq")
     }
 
 

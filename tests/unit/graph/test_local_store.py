@@ -166,6 +166,8 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         DROP INDEX skills_judged;
         DROP TABLE finding_rules;
         DELETE FROM meta WHERE key = 'rules_version';
+        DROP INDEX skills_by_parser;
+        ALTER TABLE skills DROP COLUMN parser;
         ALTER TABLE skills DROP COLUMN has_scripts;
         ALTER TABLE skills DROP COLUMN scanner;
         ALTER TABLE skills DROP COLUMN judgements;
@@ -184,6 +186,7 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         graph = SqliteSkillGraph(path, writable=writable)
         assert graph.list_sources() == [Source("team", "directory", "/skills", 5.0)]
         assert graph.list_scanned_before(1, 10) == [RevisionKey("team:a", 1)]
+        assert graph.list_parsed_before(1, 10) == [RevisionKey("team:a", 1)]
         assert graph.get_entries(["team:a"])[0].judgements == ()
         assert graph.get_entries(["team:a"])[0].has_vectors, "stored when it was published"
         assert graph.get_entries(["team:a"])[0].has_scripts is None

@@ -48,6 +48,19 @@ def run_after_listing(
     monkeypatch.setattr(sqlite_deletion, name, list_and_run)
 
 
+def test_reports_after_a_withdrawal_count_if_the_clock_was_set_back(
+    reopen: Reopen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = reopen()
+    store.add_answers([answer("q1")])
+    ahead = time.time() + 3_600
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: ahead)
+        store.forget_outcomes("q1")
+    assert store.add_outcomes([outcome("a", "q1")], ahead - 1) == 0, "accepted before it"
+    assert store.add_outcomes([outcome("b", "q1")], time.time()) == 1
+
+
 def test_a_row_that_got_the_number_of_a_deleted_one_stays(
     reopen: Reopen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,3 +107,27 @@ def test_a_missing_answer_is_recorded_although_the_clock_was_set_back(services: 
     given: Any = services
     assert record_missing_answers(given) == 1
     assert services.outcomes.get_answers([job_id(query)])
+
+
+def test_events_of_another_version_hold_up_no_others(services: Services) -> None:
+    """A report fails with the reason; the answer of a query is left out."""
+    given: Any = services
+    events = [new_event(QueryAsked(task="clean the tracks"), "tests") for _ in range(2)]
+    for event in events:
+        services.journal.add_job(event, "query")
+        bundle = Bundle(query_id=job_id(event), status="NO_SKILL_HIT", task="clean", budget=99)
+        services.journal.finish_job(job_id(event), bundle.model_dump(mode="json"))
+    report = events[0].model_copy(update={"type": "skillbus.outcome.reported.v9", "id": "r"})
+    services.journal.add_job(report, "outcome")
+    with services.journal._database.transaction() as connection:
+        connection.execute(
+            "UPDATE jobs SET payload = replace(payload, '.v1', '.v9') WHERE id = ?",
+            (job_id(events[0]),),
+        )
+    assert record_missing_answers(given) == 2
+    ids = [job_id(event) for event in events]
+    assert list(services.outcomes.get_answers(ids)) == ids[1:]
+    record_outcomes(given, Deadline(60), [job_id(report)])
+    [(state, reason)] = services.journal.get_job_states([job_id(report)]).values()
+    assert state == "failed"
+    assert "version 9 of skillbus.outcome.reported is not known" in reason

@@ -193,6 +193,7 @@ def test_status_lines_of_a_library() -> None:
         "with_vectors_share": 0.9697,
         "embedded": 33,
         "embedded_share": 1.0,
+        "outdated": 4,
         "links": 40,
         "unlinked": 3,
         "open_events": 2,
@@ -215,6 +216,8 @@ def test_status_lines_of_a_library() -> None:
         "with vectors 32 (97.0%)",
         "embedded     33 (100.0%)",
         "links        40 (3 skills to link)",
+        "outdated     4 skills of an older version of the parser; they are parsed again in the "
+        "background",
         "open         2 events, 0 queries (oldest 2 h)",
         "dead letters 0",
         "source       team: https://example.org/x.git (never synced)",

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from config.errors import NothingToDoError
 from config.settings import Settings
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     print_result,
     print_to_stderr,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 @json_option
 @audited("library.reindex", "drop_old")
 def reindex(drop_old: bool) -> None:
-    """Build the index for the current model and schema.
+    """Build the index for the current model and schema, and parse skills of an older version again.
 
     When it is complete, the library switches to it. The old index answers until the switch, and is
     kept until --drop-old. Run it with the new settings while the workers, or `skillbus serve`, run
@@ -39,6 +41,10 @@ def reindex(drop_old: bool) -> None:
 
     `serve` writes to the index of a home: the command copies the index while `serve` runs, and then
     asks you to stop `serve` and to run the command again for the switch.
+
+    Skills that an older version of the parser parsed are parsed again in the background anyway. The
+    command does it at once; with servers, only if the index is current, since old workers would not
+    find the new revisions: run it again when the workers are restarted.
     """
     settings = read_settings()
     if drop_old:
@@ -46,15 +52,32 @@ def reindex(drop_old: bool) -> None:
         text = f"dropped {', '.join(dropped)}" if dropped else "no old index to drop"
         print_result({"dropped": dropped}, text)
         return
-    report = _reindex(settings)
-    text = f"{report['copied']} revisions copied; the index in use is now {report['new']}"
-    print_result(report, text)
-    if not wants_json():
+    report = _reindex_and_parse(settings)
+    copied = f"{report['copied']} revisions copied; the index in use is now {report['new']}"
+    parsed = f"{format_count(report['reparsed'], 'skill')} parsed again"
+    print_result(report, f"{copied}; {parsed}" if report["new"] else parsed)
+    if not wants_json() and report["new"]:
         restart = "Restart the workers; then" if settings.distributed else "Now"
         print_to_stderr(
             f"{restart} `skillbus reindex --drop-old` deletes {report['old']}, "
             "which is read-only from now on."
         )
+
+
+def _reindex_and_parse(settings: Settings) -> dict[str, Any]:
+    from workers.backend.outdated_skills import count_outdated, reparse_library
+
+    report = {"copied": 0, "old": "", "new": "", "reparsed": 0}
+    try:
+        report |= _reindex(settings)
+    except NothingToDoError:
+        if not count_outdated(settings):
+            raise
+    may_parse = not settings.distributed or not report["new"]
+    if may_parse and count_outdated(settings):
+        with progress_bar("parsing") as step:
+            report["reparsed"] = reparse_library(settings, step)
+    return report
 
 
 def _drop(settings: Settings) -> list[str]:

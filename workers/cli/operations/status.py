@@ -14,6 +14,7 @@ from workers.backend.status import read_status
 from workers.cli.common import json_option, print_result, read_settings
 from workers.durations import format_duration
 
+OUTDATED = "skills of an older version of the parser; they are parsed again in the background"
 _LABEL_WIDTH = len("dead letters")
 
 
@@ -95,6 +96,8 @@ def _library_lines(report: Mapping[str, Any]) -> list[str]:
             _line("embedded", f"{report['embedded']} ({report['embedded_share']:.1%})"),
             _line("links", f"{report['links']} ({report['unlinked']} skills to link)"),
         ]
+        if report.get("outdated"):
+            lines.append(_line("outdated", f"{report['outdated']} {OUTDATED}"))
     if (reviews := report.get("reviews")) and (reviews["withheld"] or reviews["updates"]):
         what = f"waiting: {reviews['withheld']} withheld, {reviews['updates']} updates"
         lines.append(_line("reviews", f"{what}; see `skillbus review list`"))

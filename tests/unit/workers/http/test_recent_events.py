@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from config.errors import UsageError
 from skills.access import UNRESTRICTED
 from skills.events import QueryAsked, SourceChanged, new_event, replace_origin
 from skills.events.requests import Request
 from tasks.journal.protocol import job_id
 from tasks.journal.sqlite import SqliteJournal
 from workers.http.authentication import LOCAL_USER, Caller
+from workers.http.jobs import get_visible_job
 from workers.http.routes.operations.events import list_recent_events
 from workers.http.tokens import TokenScope
 
@@ -69,6 +71,28 @@ def test_events_are_read_together(journal: SqliteJournal, monkeypatch: pytest.Mo
     ids = [add(journal, "reader") for _ in range(3)]
     monkeypatch.setattr(SqliteJournal, "get_job", None)
     assert list_ids(journal, READER) == ids[::-1]
+
+
+def test_an_event_of_another_version_is_listed_with_its_error(journal: SqliteJournal) -> None:
+    ids = [add(journal, "reader") for _ in range(3)]
+    with journal._database.transaction() as connection:
+        for place, change in ((0, ("source_id", "root_of")), (1, (".v1", ".v9"))):
+            connection.execute(
+                "UPDATE jobs SET payload = replace(payload, ?, ?) WHERE id = ?",
+                (*change, ids[place]),
+            )
+    backend: Any = SimpleNamespace(
+        journal=journal, settings=SimpleNamespace(workers=SimpleNamespace(open_events=9))
+    )
+    listed = list_recent_events(backend, READER)
+    assert [one.id for one in listed] == ids[::-1]
+    assert [one.subject for one in listed] == ["team", "", ""]
+    assert listed[0].reason == ""
+    assert "version 9 of skillbus.source.changed is not known" in listed[1].reason
+    assert "source_id" in listed[2].reason
+    assert get_visible_job(backend, READER, ids[0], "event").state == "accepted"
+    with pytest.raises(UsageError):
+        journal.get_job(ids[0])
 
 
 def test_failed_queries_hide_no_failed_events(journal: SqliteJournal) -> None:

@@ -19,7 +19,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "broker": {"queues": []},
     "redis": {"workers": [], "problem": "", "language_model": {"refinement": {"paused": None}}},
     "elasticsearch": {},
-    "neo4j": {**catalog_status({"published": 1}), "sources": [], "oldest_waiting": 0},
+    "neo4j": {**catalog_status({"published": 1}, 0), "sources": [], "oldest_waiting": 0},
 }
 
 

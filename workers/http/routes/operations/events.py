@@ -183,15 +183,21 @@ def list_recent_events(backend: StoreBackend, caller: Caller) -> list[ListedEven
 
 
 def describe_event(job: Job) -> ListedEvent:
-    """Return an event in the form of a list entry."""
-    data = job.event.parse_data()
+    """Return an event in the form of a list entry; one that this version cannot parse has no
+    subject, and the reason if it has not failed for another."""
+    subject, problem = "", ""
+    try:
+        data = job.event.parse_data()
+        subject = getattr(data, "skill_id", "") or get_source_id(data)
+    except UsageError as error:
+        problem = str(error)
     return ListedEvent(
         id=job.id,
         type=job.event.type,
-        subject=getattr(data, "skill_id", "") or get_source_id(data),
+        subject=subject,
         owner=job.event.owner,
         state=job.state,
-        reason=job.reason,
+        reason=job.reason or problem,
         accepted=job.accepted,
         trace_id=trace_of(job.event),
     )
