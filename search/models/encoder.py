@@ -16,7 +16,8 @@ from typing_extensions import override
 
 from config.errors import PermanentError
 from config.settings import EncoderSettings
-from search.models.batch_encoder import BatchEncoder, Ids, Mask, limit_malloc_arenas
+from search.malloc import limit_malloc
+from search.models.batch_encoder import BatchEncoder, Ids, Mask
 from search.models.identity import (
     DEFAULT_MODEL,
     PLAIN_MODEL,
@@ -49,7 +50,7 @@ class SentenceTransformerEncoder(BatchEncoder):
 
     def __init__(self, settings: EncoderSettings) -> None:
         check_installed("torch", "sentence_transformers", purpose=f"the encoder {settings.model!r}")
-        limit_malloc_arenas()
+        limit_malloc()
         # Threads of the tokenizer would compete with the encoding threads for processors.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch

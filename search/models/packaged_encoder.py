@@ -12,7 +12,8 @@ import numpy as np
 from typing_extensions import override
 
 from config.settings import EncoderSettings
-from search.models.batch_encoder import BatchEncoder, Ids, Mask, limit_malloc_arenas
+from search.malloc import limit_malloc
+from search.models.batch_encoder import BatchEncoder, Ids, Mask
 from search.models.identity import (
     adapter_files,
     processor_has_bfloat16,
@@ -41,7 +42,7 @@ class PackagedEncoder(BatchEncoder):
     """
 
     def __init__(self, settings: EncoderSettings) -> None:
-        limit_malloc_arenas()
+        limit_malloc()
         from search.models.bert_graph import BertGraph
 
         packed = PackedWeights(packed_weights_path())

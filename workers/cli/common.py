@@ -16,6 +16,7 @@ from config.load_settings import load_settings
 from config.logging import configure_logging
 from config.settings import Settings
 from config.tracing import parse_context, trace
+from search.malloc import limit_malloc
 from skills.access import parse_groups
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 from workers.cli.audited import prepare_record
@@ -86,6 +87,8 @@ def read_settings(long_running: bool = False, *, is_server: bool = False) -> Set
     is_server: whether requests to the command are traced, and not the command.
     """
     ctx = click.get_current_context()
+    if long_running:
+        limit_malloc()
     settings = load_settings(ctx.find_root().obj)
     asked_for = long_running or "log_level" in settings.model_fields_set
     configure_logging(settings.log_level if asked_for else "error")
