@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from config.errors import PermanentError
 from config.settings import EncoderSettings
-from search.malloc import limit_malloc
 from search.models.batch_encoder import BatchEncoder, Ids, Mask
 from search.models.identity import (
     DEFAULT_MODEL,
@@ -31,6 +30,7 @@ from search.models.identity import (
 from search.models.installed import check_installed
 from search.models.low_rank import apply_adapter
 from search.models.packed_weights import packed_weights_path
+from search.process_memory import limit_malloc
 from search.protocol import Vector
 
 _TOKENIZER_BATCH = 32

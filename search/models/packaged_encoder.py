@@ -12,7 +12,6 @@ import numpy as np
 from typing_extensions import override
 
 from config.settings import EncoderSettings
-from search.malloc import limit_malloc
 from search.models.batch_encoder import BatchEncoder, Ids, Mask
 from search.models.identity import (
     adapter_files,
@@ -29,6 +28,7 @@ from search.models.packed_weights import (
     unpack_blocks,
 )
 from search.models.unigram import UnigramTokenizer
+from search.process_memory import limit_malloc
 from search.protocol import Vector
 
 
