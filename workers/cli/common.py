@@ -16,7 +16,6 @@ from config.load_settings import load_settings
 from config.logging import configure_logging
 from config.settings import Settings
 from config.tracing import parse_context, trace
-from search.process_memory import limit_malloc
 from skills.access import parse_groups
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 from workers.cli.audited import prepare_record
@@ -88,6 +87,8 @@ def read_settings(long_running: bool = False, *, is_server: bool = False) -> Set
     """
     ctx = click.get_current_context()
     if long_running:
+        from search.process_memory import limit_malloc  # imports ctypes
+
         limit_malloc()
     settings = load_settings(ctx.find_root().obj)
     asked_for = long_running or "log_level" in settings.model_fields_set
