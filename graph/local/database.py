@@ -176,7 +176,7 @@ class Database:
             self._close_abandoned()
             self._opened[threading.current_thread()] = connection
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA cache_size = -16384")
+        connection.execute("PRAGMA cache_size = -65536")
         connection.execute("PRAGMA temp_store = MEMORY")
         if not self._writable:
             connection.execute("PRAGMA query_only = ON")
