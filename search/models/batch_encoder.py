@@ -3,7 +3,6 @@ vectors."""
 
 from __future__ import annotations
 
-import ctypes
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -23,9 +22,6 @@ Mask = npt.NDArray[np.int64]
 
 _LENGTH_STEP = 16
 """Lengths of batches are multiples of this number of tokens."""
-
-_M_ARENA_MAX = -8  # option of mallopt(3)
-_MAX_ARENAS = 2
 
 
 class BatchEncoder(Encoder):
@@ -139,10 +135,3 @@ def _pad(rows: list[list[int]], width: int, padding: int) -> tuple[Ids, Mask]:
         ids[place, : len(row)] = row
         mask[place, : len(row)] = 1
     return ids, mask
-
-
-def limit_malloc_arenas() -> None:
-    """Limit the malloc arenas of glibc: with one per thread, each would keep its peak memory."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_ARENA_MAX, _MAX_ARENAS)

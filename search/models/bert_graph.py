@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,12 @@ import openvino as ov  # noqa: E402 - after its telemetry is blocked
 from openvino import Node  # noqa: E402 - after its telemetry is blocked
 from openvino import opset15 as ops  # noqa: E402 - after its telemetry is blocked
 
-Weights = Mapping[str, npt.NDArray[np.float32]]
+Weights = dict[str, npt.NDArray[Any]]
+"""Weights by name: float32, or the bits of bfloat16 as uint16."""
+
+_KEPT_SMALL = "decompression_0"
+"""Marks a conversion to float32 that OpenVINO leaves to the product that follows. Without the mark
+it replaces the constant by a float32 copy."""
 
 _CALLS_AT_ONCE = 8
 """Maximum streams, one per thread; further threads that encode at the same time wait."""
@@ -36,8 +41,9 @@ _core_lock = threading.Lock()
 class BertGraph:
     """An encoder with mean pooling. Threads may share it.
 
-    weights: kept, since compiled networks share their memory. low_precision: multiplies in
-    bfloat16. Raises PermanentError if the network cannot be compiled.
+    weights: float32; kept, since compiled networks share their memory. low_precision: multiplies
+    in bfloat16, to which the matrices of `weights` are converted in place. Raises PermanentError
+    if the network cannot be compiled.
 
     OpenVINO computes in threads of its own, which have the priority of the thread that compiled
     the network. It is therefore compiled once for each priority that callers have: bulk encoding
@@ -47,6 +53,10 @@ class BertGraph:
     def __init__(self, sizes: ModelSizes, weights: Weights, *, low_precision: bool) -> None:
         self._sizes = sizes
         self._weights = weights
+        if low_precision:
+            for name, values in weights.items():
+                if values.ndim > 1:
+                    weights[name] = to_bfloat16(values)
         self._precision = "bf16" if low_precision else "f32"
         self._lock = threading.Lock()
         self._compiled: dict[int, _CompiledGraph] = {}
@@ -189,7 +199,22 @@ class _GraphMaker:
         return ops.add(scaled, self._constant(f"{name}.bias"))
 
     def _constant(self, name: str) -> Node:
-        return ops.constant(self._weights[name], shared_memory=True)
+        values = self._weights[name]
+        if values.dtype == np.float32:
+            return ops.constant(values, shared_memory=True)
+        stored = ov.Tensor(values, ov.Shape(values.shape), ov.Type.bf16)
+        converted = ops.convert(ops.constant(stored, shared_memory=True), np.float32)
+        converted.get_rt_info()[_KEPT_SMALL] = ""
+        return converted
+
+
+def to_bfloat16(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """Return the bits of a matrix in bfloat16, each value rounded to the nearest, ties to even."""
+    bits = matrix.view(np.uint32)
+    rounded = (bits >> 16) & 1
+    rounded += bits
+    rounded += 0x7FFF
+    return (rounded >> 16).astype(np.uint16)
 
 
 def _integers(values: list[int]) -> Node:

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from config.errors import PermanentError
 from config.settings import EncoderSettings
-from search.models.batch_encoder import BatchEncoder, Ids, Mask, limit_malloc_arenas
+from search.models.batch_encoder import BatchEncoder, Ids, Mask
 from search.models.identity import (
     DEFAULT_MODEL,
     PLAIN_MODEL,
@@ -30,6 +30,7 @@ from search.models.identity import (
 from search.models.installed import check_installed
 from search.models.low_rank import apply_adapter
 from search.models.packed_weights import packed_weights_path
+from search.process_memory import limit_malloc
 from search.protocol import Vector
 
 _TOKENIZER_BATCH = 32
@@ -49,7 +50,7 @@ class SentenceTransformerEncoder(BatchEncoder):
 
     def __init__(self, settings: EncoderSettings) -> None:
         check_installed("torch", "sentence_transformers", purpose=f"the encoder {settings.model!r}")
-        limit_malloc_arenas()
+        limit_malloc()
         # Threads of the tokenizer would compete with the encoding threads for processors.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch

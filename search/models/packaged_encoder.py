@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from config.settings import EncoderSettings
-from search.models.batch_encoder import BatchEncoder, Ids, Mask, limit_malloc_arenas
+from search.models.batch_encoder import BatchEncoder, Ids, Mask
 from search.models.identity import (
     adapter_files,
     processor_has_bfloat16,
@@ -28,6 +28,7 @@ from search.models.packed_weights import (
     unpack_blocks,
 )
 from search.models.unigram import UnigramTokenizer
+from search.process_memory import limit_malloc
 from search.protocol import Vector
 
 
@@ -41,7 +42,7 @@ class PackagedEncoder(BatchEncoder):
     """
 
     def __init__(self, settings: EncoderSettings) -> None:
-        limit_malloc_arenas()
+        limit_malloc()
         from search.models.bert_graph import BertGraph
 
         packed = PackedWeights(packed_weights_path())

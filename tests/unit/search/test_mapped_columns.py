@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from mmap import PAGESIZE
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.local.packs.mapped_columns import Block, Column, MappedColumns, append_rows, map_columns
+from search.process_memory import return_memory
 
 COLUMNS = (
     Column("number", "<i8"),
@@ -110,3 +113,26 @@ def test_an_append_that_fails_leaves_the_rows_before(tmp_path: Path) -> None:
     assert read(must_map(folder, 2)) == rows
     assert append_rows(folder, COLUMNS, 2, [block(rows)]) == 4
     assert read(must_map(folder, 4)) == [*rows, *rows]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_pages_are_unmapped_until_they_are_read_again(tmp_path: Path) -> None:
+    columns, number = COLUMNS[:1], np.arange(100_000)
+    append_rows(tmp_path, columns, 0, [Block(len(number), {"number": number}, {})])
+    mapped = map_columns(tmp_path, columns, len(number))
+    assert mapped is not None
+    before = int(mapped.values["number"].sum())
+    assert resident_bytes(tmp_path / "number") == number.nbytes // PAGESIZE * PAGESIZE + PAGESIZE
+    return_memory()
+    assert resident_bytes(tmp_path / "number") == 0
+    assert int(mapped.values["number"].sum()) == before
+
+
+def resident_bytes(path: Path) -> int:
+    """How much of a mapped file this process has in its memory."""
+    lines = iter(Path("/proc/self/smaps").read_text("utf-8").splitlines())
+    for line in lines:
+        if line.endswith(str(path)):
+            resident = next(one for one in lines if one.startswith("Rss:"))
+            return int(resident.split()[1]) * 1024
+    raise AssertionError(f"{path} is not mapped")
