@@ -89,9 +89,8 @@ def publish(
 
 def _is_due(one: Publication, now: _LockedSkill) -> bool:
     """Return whether the pointer moves to this publication."""
-    if one.replaces and (one.replaces != now.seq or now.waiting):
-        return False
-    return one.key.seq > now.served
+    may_replace = not one.replaces or (one.replaces == now.seq and not now.waiting)
+    return may_replace and one.key.seq > now.served
 
 
 def withdraw(
@@ -286,10 +285,7 @@ def _lock(
     rows = {skill_id: (skill_id, *skill_id.partition(":")[::2]) for skill_id in others}
     rows |= {row[0]: row for row in own}
     found = run("lock_or_add", rows=[list(rows[skill_id]) for skill_id in sorted(rows)])
-    return {
-        skill_id: _LockedSkill(seq, served, name or "", waiting is not None)
-        for skill_id, seq, served, name, waiting in found
-    }
+    return {row[0]: _LockedSkill(row[1], row[2], row[3] or "", row[4] is not None) for row in found}
 
 
 def require_locked(skill_ids: Set[str], locked: Mapping[str, object]) -> None:
