@@ -1,10 +1,9 @@
 """Labelled prompts from reported outcomes, weighted against the bias for first places.
 
 A skill at the first place is looked at more often than skills after it, and so helps more often.
-Each label is therefore weighted by the inverse of the propensity that a
-skill at its place is reported on at all (Joachims et al., *Unbiased Learning-to-Rank with Biased
-Feedback*, WSDM 2017, section 4). The propensity is estimated by place, from the share of sent
-skills with a report.
+Each label is therefore weighted by the inverse of the propensity that a skill at its place is
+reported on at all (Joachims et al., *Unbiased Learning-to-Rank with Biased Feedback*, WSDM 2017,
+section 4). The propensity is estimated by place, from the share of sent skills with a report.
 """
 
 from __future__ import annotations
