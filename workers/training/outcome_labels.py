@@ -8,7 +8,6 @@ section 4). The propensity is estimated by place, from the share of sent skills 
 
 from __future__ import annotations
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -172,21 +171,3 @@ def _limit_owners(
     return [
         weight * scales.get(one.owner, 1.0) for one, weight in zip(labelled, weights, strict=True)
     ]
-
-
-def count_copies(tasks: Sequence[Mapping[str, Any]], seed: int) -> list[int]:
-    """Return how often each task is in a training set.
-
-    It is the weight of the task, rounded up or down at random so that it is right on average; it
-    may be 0, and is 1 without a weight. The result is the same for the same seed and text; tasks
-    with the same text differ by their order.
-    """
-    copies = []
-    same_text = Counter[str]()
-    for task in tasks:
-        text, weight = str(task["instruction"]).strip(), float(task.get("weight", 1.0))
-        whole = int(weight)
-        drawn = random.Random(f"{seed}:copies:{same_text[text]}:{text}").random() < weight - whole
-        same_text[text] += 1
-        copies.append(whole + drawn)
-    return copies

@@ -15,16 +15,20 @@ from search.models.identity import SMALL_MODEL
 from search.models.reranker import CrossEncoderReranker
 from tests.support.samples.reranking import write_cross_encoder
 from workers.cli.training.reranker import _load_or_build, reranker
-from workers.training.cross_encoder import CrossEncoderTrainer
 from workers.training.query_origins import LABELLED, OWN_TEXT
-from workers.training.reranker_training import evaluate_on_held_out, train, write_model_card
-from workers.training.trainer import CHECKPOINT
-from workers.training.training_set import (
+from workers.training.reranker.cross_encoder import CrossEncoderTrainer
+from workers.training.reranker.reranker_training import (
+    evaluate_on_held_out,
+    train,
+    write_model_card,
+)
+from workers.training.reranker.training_lists import (
     HeldOutQuery,
     TrainingList,
     TrainingOptions,
     TrainingSet,
 )
+from workers.training.trainer import CHECKPOINT
 
 LETTERS = "abcdefghij"
 
@@ -198,7 +202,8 @@ def test_a_model_wins_only_where_the_interval_of_its_gain_is_above_none(
     made.texts = {name: name[2:] * 3 + " " + name[2:] for name in made.texts}
     made.texts |= {"x:a": "kiln", "x:b": "loom"}
     monkeypatch.setattr(
-        "workers.training.reranker_training.CrossEncoderReranker", lambda *_, **__: WordReranker()
+        "workers.training.reranker.reranker_training.CrossEncoderReranker",
+        lambda *_, **__: WordReranker(),
     )
     made.held_out = [HeldOutQuery(LABELLED, "loom", ("x:b",), ("x:a", "x:b"), (1.1, 1.0))] * 4
     assert evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]

@@ -15,10 +15,10 @@ from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from workers.training.outcome_labels import (
     MAX_WEIGHT,
-    count_copies,
     estimate_propensities,
     read_outcome_labels,
 )
+from workers.training.training_data import count_copies
 
 HELPED, REJECTED, USED = OutcomeKind.HELPED, OutcomeKind.REJECTED, OutcomeKind.USED
 TRUSTED = {""}
