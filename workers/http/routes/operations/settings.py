@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from config.load_settings import get_config_path
 from workers.backend.store_backend import StoreBackend
-from workers.monitoring.quick_checks import run_quick_checks
+from workers.monitoring.doctor import check_deployment
 from workers.monitoring.recent_value import RecentValue
 from workers.monitoring.setting_origins import list_settings_in_force
 
@@ -70,7 +70,7 @@ class SettingsService:
     def __init__(self, backend: StoreBackend) -> None:
         self._settings = backend.settings
         self._checks = RecentValue(
-            lambda: run_quick_checks(backend.settings),
+            lambda: check_deployment(backend.settings, quick=True),
             fresh_seconds=_FRESH_SECONDS,
             wait_seconds=_WAIT_SECONDS,
         )
