@@ -42,16 +42,18 @@ class ParallelProbes(Generic[T]):
             }
             futures = self._pending
         wait(futures.values(), timeout_seconds)
-        return {name: _get_result(name, one, timeout_seconds) for name, one in futures.items()}
-
-
-def _get_result(name: str, future: Future[T], timeout_seconds: float) -> T | SkillbusError:
-    if not future.done():
-        return TransientError(f"{name} did not answer within {timeout_seconds:g} s")
-    try:
-        return future.result()
-    except SkillbusError as error:
-        return error
+        results: dict[str, T | SkillbusError] = {}
+        for name, future in futures.items():
+            if not future.done():
+                results[name] = TransientError(
+                    f"{name} did not answer within {timeout_seconds:g} s"
+                )
+                continue
+            try:
+                results[name] = future.result()
+            except SkillbusError as error:
+                results[name] = error
+        return results
 
 
 def run_in_thread(function: Callable[[], T], name: str) -> Future[T]:

@@ -7,16 +7,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.entry_filter import HasScripts
+from graph.entry_filter import EntryFilter, HasScripts
 from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import PageQuery
 from workers.http.routes.skills import HAS_SCRIPTS_FILTER, SkillEntry
 from workers.library.search.library_search import (
+    FACETS,
     MAX_FOUND,
     MAX_TEXT_CHARACTERS,
-    LibraryFilter,
     LibrarySearch,
 )
 from workers.library.skill_data import entry_data
@@ -46,18 +46,9 @@ class LibraryQuery(PageQuery):
     )
     limit: int = Field(50, ge=1, le=200)
 
-    def to_filter(self) -> LibraryFilter:
-        """Return the filter."""
-        return LibraryFilter(
-            self.q,
-            self.source,
-            self.state,
-            self.language,
-            self.licence,
-            self.level,
-            self.has_scripts,
-            self.embedded,
-        )
+    def to_filter(self) -> EntryFilter:
+        """Return the filter, without the words."""
+        return EntryFilter(**{field: getattr(self, name) for name, field in FACETS.items()})
 
 
 class Facet(BaseModel):
@@ -110,6 +101,7 @@ def find_in_library(
 ) -> dict[str, Any]:
     """Return a page of the library as this caller may see it, with its facets."""
     page = library.find(
+        query.q,
         query.to_filter(),
         query.decode_cursor(_PATH),
         query.limit,
