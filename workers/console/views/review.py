@@ -28,7 +28,7 @@ from workers.http.routes.review.waivers import NewWaiver
 from workers.http.routes.revisions import Seq
 from workers.http.tokens import TokenScope
 from workers.library.review.decisions import ReviewDecision
-from workers.library.review.review_list import ReviewState
+from workers.library.review.review_list import ReviewFilter, ReviewState
 
 PATH = f"{PREFIX}/review"
 ANY = "any"
@@ -105,7 +105,7 @@ def review_views(backend: StoreBackend, pages: Pages) -> APIRouter:
     ) -> Response:
         check_scope(caller, TokenScope.ADMIN)
         revision = describe_one_review(backend, skill_id, seq)
-        items = list(backend.review_lister.list_items(skill_id=skill_id))
+        items = list(backend.review_lister.list_items(ReviewFilter(skill_id=skill_id)))
         return pages.render(
             request,
             "review/skill.html",
