@@ -280,7 +280,7 @@ class ReviewLister:
         stored = self._read_revisions(keys) if keys else {}
         for entry, key in zip(entries, keys, strict=True):
             # The revision may have been superseded meanwhile.
-            yield _judge_revision(policy.policy, entry, stored[key]) if key in stored else None
+            yield _judge_revision(policy, entry, stored[key]) if key in stored else None
 
     # -- updates
 
@@ -329,12 +329,10 @@ def _exceeds_level(policy: SkillPolicy, entry: CatalogEntry) -> bool:
 
 
 def _judge_revision(
-    policy: SkillPolicy, entry: CatalogEntry, revision: StoredRevision
+    policy: EntryPolicy, entry: CatalogEntry, revision: StoredRevision
 ) -> ReviewItem | None:
-    record = rescan_revision(revision).parsed.record
-    place = (entry.skill_id, revision.content_hash, record, entry.judgements)
-    violation = policy.find_record_violation(*place)
-    records = policy.reviews.get(*place[:2])
+    findings, violation = policy.judge_revision(entry, rescan_revision(revision))
+    records = policy.policy.reviews.get(entry.skill_id, revision.content_hash)
     confirmed = [one for one in records if one.kind is ReviewKind.CONFIRMATION]
     waivers = [one for one in records if one.kind is ReviewKind.WAIVER]
     if confirmed:
@@ -345,7 +343,6 @@ def _judge_revision(
         state, decision = ReviewState.RELEASED, max(waivers, key=lambda one: one.recorded)
     else:  # its rules are suppressed, or a newer scanner finds less
         return None
-    findings = policy.count_findings(*place)
     return ReviewItem(
         *(entry.skill_id, _FINDINGS, state, entry.seq, entry.seq, findings.level),
         rules=collect_rule_ids(findings.counted),
