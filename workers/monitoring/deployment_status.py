@@ -44,19 +44,7 @@ from workers.processes.workloads import ALL_QUEUES
 
 SERVERS = ("broker", "redis", "elasticsearch", "neo4j")
 
-_CATALOG = (
-    "skills",
-    "with_vectors",
-    "with_vectors_share",
-    "embedded",
-    "embedded_share",
-    "paged",
-    "paging_done",
-    "unlinked",
-    "links",
-    "sources",
-    "oldest_waiting",
-)
+_CATALOG = (*catalog_status({}), "sources", "oldest_waiting")
 _JOURNAL = (
     "open_events",
     "open_queries",
@@ -240,13 +228,15 @@ class DeploymentStatus:
         }
 
     def _read_refinement(self) -> dict[str, dict[str, int]]:
-        from workers.monitoring.refinement_status import refinement_counts  # only with a model
+        from workers.library.refinement import RefinementProgress  # only with a model
 
         answers = self._answers.get()
         if answers is None:
             return {}
         settings = self._settings.language_model
-        return refinement_counts(settings, self._graph.get(), answers, self._refined)
+        progress = RefinementProgress(settings, self._graph.get(), answers, refined=self._refined)
+        progress.find_missing()
+        return progress.count_by_stage()
 
     def _read_pause(self, coordinator: RedisCoordinator) -> dict[str, Any] | None:
         pause = get_refine_pause(coordinator, self._settings.language_model)
