@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from config.errors import NotFoundError, PermanentError, TransientError
@@ -19,6 +18,7 @@ from graph.visible_graph import VisibleGraph, find_visible_sources
 from search.protocol import SearchIndex, StoredRevision
 from search.visible_index import VisibleIndex
 from skills.access import UNRESTRICTED, Reader
+from skills.batches import batches
 from skills.bundle.escaping import escape_inline
 from skills.judgement import JUDGEMENT_RULE
 from skills.record import RevisionKey
@@ -204,7 +204,7 @@ class SkillReader:
 
     def iterate_with_findings(
         self, source_id: str | None = None, skill_id: str = "", rule: str = ""
-    ) -> Iterator[tuple[CatalogEntry, StoredRevision, CountedFindings]]:
+    ) -> Iterator[tuple[CatalogEntry, CountedFindings]]:
         """Yield the published skills with findings of the present scanner or a judgement, in
         the order of their ids, including withheld skills.
 
@@ -219,15 +219,14 @@ class SkillReader:
             marked = iter([one for one in chosen if source_id in (None, one.source_id)])
         else:
             marked = iterate_entries(graph, select_marked(graph, source_id, rule or None))
-        while some := list(islice(marked, _READ_AT_ONCE)):
+        for some in batches(marked, _READ_AT_ONCE):
             stored = index.get_revisions([RevisionKey(one.skill_id, one.seq) for one in some])
             for entry in some:
                 # A revision that is superseded meanwhile is left out, like one
                 # that is published later.
                 found = stored.get(RevisionKey(entry.skill_id, entry.seq))
                 if found is not None:
-                    found = rescan_revision(found)
-                    yield entry, found, policy.judge_revision(entry, found).findings
+                    yield entry, policy.judge_revision(entry, rescan_revision(found)).findings
 
     def get_epoch(self) -> int:
         """Return the present epoch of the catalog, for `get_changes_since`."""

@@ -222,10 +222,7 @@ class DeploymentStatus:
             counts = _run_one(self._refine_probe, seconds)
         waiting = [one["waiting"] for one in status["queues"] or () if one["queue"] == REFINE.queue]
         running = [task["task"] for one in status["workers"] or () for task in one["running"]]
-        return {
-            "stages": counts,
-            "running": any(waiting) or REFINE.name in running,
-        }
+        return {"stages": counts, "running": any(waiting) or REFINE.name in running}
 
     def _read_refinement(self) -> dict[str, dict[str, int]]:
         from workers.library.refinement import RefinementProgress  # only with a model

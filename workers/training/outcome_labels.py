@@ -83,9 +83,7 @@ def read_outcome_labels(store: OutcomeStore, trusted: Iterable[str]) -> OutcomeL
     return OutcomeLabels(rows, propensities)
 
 
-def _read_reported(
-    store: OutcomeStore,
-) -> Iterator[tuple[AnsweredQuery, tuple[Outcome, ...]]]:
+def _read_reported(store: OutcomeStore) -> Iterator[tuple[AnsweredQuery, tuple[Outcome, ...]]]:
     """Yield answered queries with their outcomes."""
     epoch, query_ids = 0, set[str]()
     while True:

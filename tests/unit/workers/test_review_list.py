@@ -121,7 +121,7 @@ def test_of_a_rule_only_skills_with_findings_of_it_are_read(library: OneSkill) -
     def find(**wanted: Any) -> tuple[set[str], list[str]]:
         read.clear()
         found = find_findings(reader, FindingFilter(**wanted))
-        return {one.skill_id for one in found}, sorted(read)
+        return {one.entry.skill_id for one in found}, sorted(read)
 
     def review(rule: str) -> tuple[list[str], list[str]]:
         read.clear()

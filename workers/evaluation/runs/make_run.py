@@ -138,9 +138,7 @@ def measure(prompts: Sequence[EvaluatedPrompt]) -> dict[str, Measure]:
     """Return the mean of each value with its interval, over the prompts that have it."""
     names = dict.fromkeys(name for prompt in prompts for name in prompt.values)
     return {
-        name: Measure(
-            *bootstrap_interval([one.values[name] for one in prompts if name in one.values])
-        )
+        name: bootstrap_interval([one.values[name] for one in prompts if name in one.values])
         for name in names
     }
 

@@ -126,11 +126,7 @@ class ReviewLister:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        graph: Catalog,
-        read_revisions: ReadRevisions,
-        store: ReviewStore,
+        self, settings: Settings, graph: Catalog, read_revisions: ReadRevisions, store: ReviewStore
     ) -> None:
         self._settings = settings
         self._graph = graph
@@ -234,8 +230,7 @@ class ReviewLister:
         contents = {entry.skill_id: entry.content_hash for entry in entries}
         return [
             waiver_data(
-                one,
-                "in force" if contents.get(one.skill_id) == one.content_hash else "ended",
+                one, "in force" if contents.get(one.skill_id) == one.content_hash else "ended"
             )
             for one in waivers
         ]

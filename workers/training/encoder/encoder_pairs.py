@@ -18,7 +18,8 @@ class EncoderOptions:
     stored prompts are also queries, "" for none. pairs: maximum number of pairs from each skill's
     own text. negatives: number of hard negatives of a pair in a step. repository: pattern whose
     match in a skill's id names its repository. fold: the held-out one of `folds` parts of the
-    repositories. layers: number of last layers to train; 0: all.
+    repositories. rank: of the adapter that is trained; 0: all weights are trained. layers: number
+    of last layers to train; 0: all. tokens: maximum length of a text with its prompt.
     """
 
     base: str

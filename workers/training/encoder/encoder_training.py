@@ -16,11 +16,7 @@ from search.models.load_models import load_encoder
 from search.protocol import Encoder
 from workers.evaluation.intervals import bootstrap_groups
 from workers.training.encoder.bi_encoder import Batch, BiEncoderTrainer
-from workers.training.encoder.encoder_pairs import (
-    EncoderOptions,
-    EncoderTrainingSet,
-    TrainingPair,
-)
+from workers.training.encoder.encoder_pairs import EncoderOptions, EncoderTrainingSet, TrainingPair
 from workers.training.query_origins import LABELLED, MODEL_PROMPTS, TRIGGERS, has_won
 from workers.training.trainer import (
     ProgressCallback,
@@ -60,17 +56,7 @@ def train_encoder(
     """
     options = training_set.options
     batches = _order_batches(training_set)
-    trainer = BiEncoderTrainer(
-        base_settings(options),
-        rank=options.rank,
-        layers=options.layers,
-        tokens=options.tokens,
-        steps=len(batches),
-        learning_rate=options.learning_rate,
-        temperature=options.temperature,
-        seed=options.seed,
-        threads=threads,
-    )
+    trainer = BiEncoderTrainer(base_settings(options), options, steps=len(batches), threads=threads)
     losses = trainer.run(
         lambda number: make_batch(training_set, batches[number], number),
         folder,

@@ -23,11 +23,7 @@ from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_candidates
 from tasks.services import Services
 from workers.training.cloze_queries import make_cloze_queries
-from workers.training.encoder.encoder_pairs import (
-    EncoderOptions,
-    EncoderTrainingSet,
-    TrainingPair,
-)
+from workers.training.encoder.encoder_pairs import EncoderOptions, EncoderTrainingSet, TrainingPair
 from workers.training.encoder.trigger_phrases import find_trigger_phrases
 from workers.training.model_prompts import read_prompts
 from workers.training.negative_mining import FILTER_LAYERS, NEAREST, NegativeMiner

@@ -43,17 +43,8 @@ def train(
 
     Returns the loss of each step of this run.
     """
-    options = training_set.options
     batches = list(_batches(training_set))
-    trainer = CrossEncoderTrainer(
-        options.base,
-        max_length=options.max_length,
-        steps=len(batches),
-        learning_rate=options.learning_rate,
-        seed=options.seed,
-        threads=threads,
-        temperature=options.temperature,
-    )
+    trainer = CrossEncoderTrainer(training_set.options, steps=len(batches), threads=threads)
     return trainer.run(
         lambda number: [_texts(training_set, one) for one in batches[number]],
         folder,
