@@ -22,7 +22,7 @@ PURGED = "purged"
 
 
 class Measure(NamedTuple):
-    """A mean over prompts with its 95% interval."""
+    """A mean, or another statistic of a sample, with its 95% interval."""
 
     mean: float
     low: float

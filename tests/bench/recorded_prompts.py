@@ -26,7 +26,7 @@ from tasks.refine.linking import prompt as link_prompt
 from tasks.refine.roles import role_prompt
 from tasks.refine.roles.role_prompt import RolesAnswer, build_batches
 from tests.support.program.recorded import Prompt, write_prompts
-from workers.training.labels import read_labels, read_skills
+from workers.training.roles.labels import read_labels, read_skills
 
 
 def choose_by_hash(

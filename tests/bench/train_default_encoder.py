@@ -35,8 +35,6 @@ from workers.training.encoder.encoder_pairs import (
     EncoderOptions,
     EncoderTrainingSet,
     TrainingPair,
-    dump,
-    load,
 )
 from workers.training.encoder.encoder_training import (
     PAIRS_FILE,
@@ -46,6 +44,7 @@ from workers.training.encoder.encoder_training import (
 )
 from workers.training.encoder.mine_pairs import make_own_pairs
 from workers.training.query_origins import LABELLED
+from workers.training.trainer import load_training_set, save_training_set
 
 POOL = 2_000
 BATCH = 500
@@ -152,8 +151,8 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / PAIRS_FILE
     if not path.exists():
-        path.write_bytes(dump(build(args)))
-    made = load(path)
+        save_training_set(path, build(args))
+    made = load_training_set(path, EncoderTrainingSet)
     started = time.monotonic()
 
     def step(done: int, total: int) -> None:

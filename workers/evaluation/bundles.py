@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from skills.bundle.model import Bundle
@@ -109,18 +110,18 @@ def bundle_metrics(
     if positive:
         held = [(wanted, wanted & set(outcome.skills)) for wanted, outcome in positive]
         sizes = [max(len(outcome.skills), 1) for _, outcome in positive]
-        report["complete"] = _mean([float(wanted == found) for wanted, found in held])
-        report["recall"] = _mean([len(found) / len(wanted) for wanted, found in held])
-        report["precision"] = _mean(
-            [len(found) / size for (_, found), size in zip(held, sizes, strict=True)]
+        report["complete"] = fmean(wanted == found for wanted, found in held)
+        report["recall"] = fmean(len(found) / len(wanted) for wanted, found in held)
+        report["precision"] = fmean(
+            len(found) / size for (_, found), size in zip(held, sizes, strict=True)
         )
     if hits:
-        report["skills"] = _mean([float(len(outcome.skills)) for outcome in hits])
-        report["tokens"] = _mean([float(outcome.tokens) for outcome in hits])
+        report["skills"] = fmean(len(outcome.skills) for outcome in hits)
+        report["tokens"] = fmean(outcome.tokens for outcome in hits)
     if positive:
-        report["false_no_hit"] = _mean([float(outcome.no_hit) for _, outcome in positive])
+        report["false_no_hit"] = fmean(outcome.no_hit for _, outcome in positive)
     if negative:
-        report["true_no_hit"] = _mean([float(outcome.no_hit) for outcome in negative])
+        report["true_no_hit"] = fmean(outcome.no_hit for outcome in negative)
     return report
 
 
@@ -134,7 +135,3 @@ def count_missing_skills(
         for skill_id in sorted(set(wanted) - set(given[task].skills))
     )
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from tasks.evaluations.model import Measure
 
 RESAMPLES, SEED = 10_000, 42
 
@@ -16,17 +17,9 @@ _DRAWN = 2_000_000
 Floats = npt.NDArray[np.float64]
 
 
-class ConfidenceInterval(NamedTuple):
-    """A mean and its 95% interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
 def bootstrap_interval(
     values: Sequence[float], resamples: int = RESAMPLES, seed: int = SEED
-) -> ConfidenceInterval:
+) -> Measure:
     """Return the mean of `values` and the 2.5th and 97.5th percentile of
     resampled means (Efron, 1979).
 
@@ -43,7 +36,7 @@ def bootstrap_interval(
         part = means[first : first + at_once]
         part[:] = samples[generator.integers(0, count, (len(part), count))].mean(axis=1)
     low, high = np.percentile(means, (2.5, 97.5))
-    return ConfidenceInterval(float(samples.mean()), float(low), float(high))
+    return Measure(float(samples.mean()), float(low), float(high))
 
 
 def bootstrap_groups(
@@ -52,7 +45,7 @@ def bootstrap_groups(
     statistic: Callable[[Floats], Floats],
     resamples: int = RESAMPLES,
     seed: int = SEED,
-) -> ConfidenceInterval:
+) -> Measure:
     """Return a statistic of column sums, with the 2.5th and 97.5th
     percentile over resampled groups.
 
@@ -75,4 +68,4 @@ def bootstrap_groups(
         part[:] = generator.multinomial(count, share, len(part)) @ sums
     found = statistic(sums.sum(axis=0, keepdims=True))
     low, high = np.nanpercentile(statistic(resampled), (2.5, 97.5))
-    return ConfidenceInterval(float(found[0]), float(low), float(high))
+    return Measure(float(found[0]), float(low), float(high))

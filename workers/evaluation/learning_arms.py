@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from search.scoring.ranker_factors import dump_factors
@@ -22,45 +23,32 @@ What the library itself has learned is not used.
 """
 
 
-def _learn_nothing(services: Services, _folder: Path) -> Services:
-    return _with_memory(with_learned_links(services, None), on=False)
-
-
-def _remember(services: Services, _folder: Path) -> Services:
-    """Return services with a memory of past tasks, which also follows later outcomes."""
-    return _with_memory(with_learned_links(services, None), on=True)
-
-
-def _follow_links(services: Services, _folder: Path) -> Services:
-    return _with_memory(_with_links(services), on=False)
-
-
-def _train(services: Services, folder: Path) -> Services:
-    """Return services with a trained ranker, or the shipped one if training does not win."""
-    plain = _learn_nothing(services, folder)
-    factors = _train_factors(plain)
-    return plain if factors is None else _with_factors(plain, factors, folder)
-
-
-def _learn_all(services: Services, folder: Path) -> Services:
-    factors = _train_factors(_learn_nothing(services, folder))
-    found = _with_memory(_with_links(services), on=True)
+def _learn(
+    services: Services,
+    folder: Path,
+    *,
+    memory: bool = False,
+    links: bool = False,
+    training: bool = False,
+) -> Services:
+    """Return services with a memory of past tasks, which also follows later outcomes; with learned
+    links; with a trained ranker, or the shipped one if training does not win."""
+    plain = _with_memory(with_learned_links(services, None), on=False)
+    factors = _train_factors(plain) if training else None
+    learned = learn_links(services, services.outcomes) if links else None
+    found = _with_memory(with_learned_links(services, learned), on=memory)
     return found if factors is None else _with_factors(found, factors, folder)
 
 
 WITHOUT = "without"
 ARMS: Mapping[str, Learn] = {
-    WITHOUT: _learn_nothing,
-    "memory": _remember,
-    "links": _follow_links,
-    "training": _train,
-    "all": _learn_all,
+    WITHOUT: _learn,
+    "memory": partial(_learn, memory=True),
+    "links": partial(_learn, links=True),
+    "training": partial(_learn, training=True),
+    "all": partial(_learn, memory=True, links=True, training=True),
 }
 """Arms by name; the first is the baseline."""
-
-
-def _with_links(services: Services) -> Services:
-    return with_learned_links(services, learn_links(services, services.outcomes))
 
 
 def _with_memory(services: Services, *, on: bool) -> Services:

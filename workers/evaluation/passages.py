@@ -101,11 +101,7 @@ def _select_by_default_method(
 
 
 def _select_by_baseline(
-    services: Services,
-    passage_input: PassageInput,
-    text: str,
-    method: str,
-    weights: PassageWeights,
+    services: Services, passage_input: PassageInput, text: str, method: str, weights: PassageWeights
 ) -> Ranges:
     """Return the lines that a baseline method selects."""
     parsed = passage_input.parsed

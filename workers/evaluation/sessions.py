@@ -18,7 +18,7 @@ from tasks.query.session.state import Asker
 from tasks.services import Services
 from workers.evaluation.ask import ask
 
-ARMS = ("one_shot", "one_shot_brief", "paragraphs")
+ARMS = ("one_shot", "one_shot_brief", "paragraphs", "following")
 
 _PARAGRAPHS = re.compile(r"\n[^\S\n]*\n\s*")
 _SECONDS_APART = 60.0
@@ -115,7 +115,7 @@ def evaluate_task(runner: SessionRunner, task: Mapping[str, Any], budget: int) -
     """
     text, needed = task["instruction"], task["gt_skill_ids"]
     parts = split_paragraphs(text)
-    found = {arm: Sent() for arm in (*ARMS, "following")}
+    found = {arm: Sent() for arm in ARMS}
     found["one_shot"].add(runner.ask(text, budget), needed)
     found["one_shot_brief"].add(runner.ask(text, budget, runner.new_session(), brief=True), needed)
     session, revealed = runner.new_session(), found["paragraphs"]
@@ -157,7 +157,7 @@ def session_metrics(
     """
     tasks = [task for task, wanted in needed.items() if wanted]
     report: dict[str, dict[str, float]] = {}
-    for arm in (*ARMS, "following"):
+    for arm in ARMS:
         rows = [(set(needed[task]), given[task][arm]) for task in tasks]
         skills = sum(len(wanted & sent.skills) for wanted, sent in rows)
         lines = sum(

@@ -10,7 +10,7 @@ from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
 from search.protocol import StoredRevision
 from skills.record import RevisionKey
-from skills.review import Reviews
+from skills.review import CountedFindings, Reviews
 from skills.skill_policy import PolicyViolation, SkillPolicy
 from tasks.query.policy_filter import ReadRevisions, make_policy, rescan_revision
 
@@ -26,6 +26,18 @@ class Standing(NamedTuple):
     def withheld(self) -> str | None:
         """Why the skill is kept out of bundles, None if it is not."""
         return self.violation.reason if self.violation else None
+
+
+class RevisionStanding(NamedTuple):
+    """Result of the policy for a revision: its findings, with those that count."""
+
+    findings: CountedFindings
+    violation: PolicyViolation | None
+
+    @property
+    def standing(self) -> Standing:
+        """The standing of its entry."""
+        return Standing(self.findings.level, self.violation)
 
 
 class EntryPolicy:
@@ -57,7 +69,8 @@ class EntryPolicy:
                 contested[RevisionKey(entry.skill_id, entry.seq)] = entry
         stored = self._read_revisions(list(contested)) if contested else {}
         for key, revision in stored.items():
-            found[key.skill_id] = self._judge_revision(contested[key], revision)
+            rescanned = rescan_revision(revision)
+            found[key.skill_id] = self.judge_revision(contested[key], rescanned).standing
         return found
 
     def judge_one(self, entry: CatalogEntry) -> Standing:
@@ -73,9 +86,9 @@ class EntryPolicy:
         )
         return Standing(level, violation)
 
-    def _judge_revision(self, entry: CatalogEntry, revision: StoredRevision) -> Standing:
-        record, given = rescan_revision(revision).parsed.record, entry.judgements
-        place = (entry.skill_id, revision.content_hash, record, given)
-        return Standing(
-            self.policy.count_findings(*place).level, self.policy.find_record_violation(*place)
-        )
+    def judge_revision(self, entry: CatalogEntry, revision: StoredRevision) -> RevisionStanding:
+        """Return the standing of the published revision of an entry, which the present scanner has
+        read (`rescan_revision`)."""
+        place = (entry.skill_id, revision.content_hash, revision.parsed.record, entry.judgements)
+        violation = self.policy.find_record_violation(*place)
+        return RevisionStanding(self.policy.count_findings(*place), violation)

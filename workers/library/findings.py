@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from graph.records import CatalogEntry
 from skills.record import SafetyFinding
 from skills.review import Exemption, get_rule_id
 from skills.scanner import SCANNER_VERSION, find_rule, get_quote, list_rules
@@ -38,38 +39,34 @@ class FindingFilter:
 
 @dataclass(frozen=True, slots=True)
 class FoundFinding:
-    """A finding in a published skill. content_hash: of the revision; path: of the skill.
-    exemption: why the finding does not count, None if it does."""
+    """A finding in the published revision of a skill. exemption: why the finding does not count,
+    None if it does."""
 
-    skill_id: str
-    seq: int
-    content_hash: str
-    source_id: str
-    path: str
+    entry: CatalogEntry
     finding: SafetyFinding
     exemption: Exemption | None = None
 
+    @property
+    def place(self) -> dict[str, Any]:
+        """The revision, as JSON data."""
+        entry = self.entry
+        return {
+            "skill_id": entry.skill_id,
+            "seq": entry.seq,
+            "content_hash": entry.content_hash,
+        }
+
     def describe(self) -> dict[str, Any]:
         """Return the finding as JSON data."""
-        place = {"skill_id": self.skill_id, "seq": self.seq, "content_hash": self.content_hash}
-        return place | finding_data(self.finding, self.exemption)
+        return self.place | finding_data(self.finding, self.exemption)
 
 
 def find_findings(reader: SkillReader, wanted: FindingFilter) -> Iterator[FoundFinding]:
     """Yield the findings in published skills, by skill, then in the order of the scanner."""
     found = reader.iterate_with_findings(wanted.source, wanted.skill_id, wanted.rule)
-    for entry, revision, counted in found:
-        for finding in counted.findings:
-            if wanted.covers(finding):
-                yield FoundFinding(
-                    entry.skill_id,
-                    entry.seq,
-                    revision.content_hash,
-                    entry.source_id,
-                    entry.path,
-                    finding,
-                    counted.exempt.get(finding),
-                )
+    for entry, counted in found:
+        for finding in filter(wanted.covers, counted.findings):
+            yield FoundFinding(entry, finding, counted.exempt.get(finding))
 
 
 def to_sarif(findings: Iterable[FoundFinding], version: str) -> dict[str, Any]:
@@ -84,7 +81,7 @@ def to_sarif(findings: Iterable[FoundFinding], version: str) -> dict[str, Any]:
     results, sources = [], set()
     for one in findings:
         results.append(_to_result(one, places))
-        sources.add(one.source_id)
+        sources.add(one.entry.source_id)
     return {
         "$schema": SARIF_SCHEMA,
         "version": "2.1.0",
@@ -123,7 +120,7 @@ def to_sarif(findings: Iterable[FoundFinding], version: str) -> dict[str, Any]:
 
 def _to_result(found: FoundFinding, places: dict[str, int]) -> dict[str, Any]:
     finding, rule = found.finding, find_rule(found.finding)
-    file = "/".join(filter(None, (found.path, finding.file or "SKILL.md")))
+    file = "/".join(filter(None, (found.entry.path, finding.file or "SKILL.md")))
     mark = "\0".join((rule.id if rule else finding.kind, file, get_quote(finding)))
     return {
         "ruleId": rule.id if rule else finding.kind,
@@ -133,18 +130,14 @@ def _to_result(found: FoundFinding, places: dict[str, int]) -> dict[str, Any]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": quote(file), "uriBaseId": found.source_id},
+                    "artifactLocation": {"uri": quote(file), "uriBaseId": found.entry.source_id},
                     "region": {"startLine": max(finding.line, 1)},
                 }
             }
         ],
         **({"suppressions": [_to_suppression(found.exemption)]} if found.exemption else {}),
         "partialFingerprints": {"skillbusFinding/v1": hashlib.sha256(mark.encode()).hexdigest()},
-        "properties": {
-            "skill_id": found.skill_id,
-            "seq": found.seq,
-            "content_hash": found.content_hash,
-        },
+        "properties": found.place,
     }
 
 

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from config.errors import UsageError
-from config.language_model_settings import NO_MODEL, ModelStage
+from config.language_model_settings import NO_MODEL, LanguageModelSettings, ModelStage
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import CatalogEntry
 from skills.record import RevisionKey
-from tasks.language_model.answer_store import AnswerStore, utc_day
+from tasks.language_model.answer_store import AnswerStore, RefinementKind, utc_day
 from tasks.language_model.metered import count_prompt_tokens
 from tasks.policies import REFINE, Deadline
 from tasks.refine.refined_subjects import RefinedSubjects
@@ -22,7 +22,6 @@ from tasks.refine.stages import list_enabled_stages
 from tasks.refine.unrefined import find_unrefined, list_published
 from workers.backend.model_stores import open_answers
 from workers.backend.stores import open_services, send_nothing
-from workers.monitoring.refinement_status import InvalidRefinement, list_invalid
 
 _BATCH = 64
 
@@ -97,20 +96,32 @@ def _count_used_today(answers: AnswerStore) -> int:
     return sum(stage.tokens for stage in answers.get_usage(utc_day(time.time())).values())
 
 
+class InvalidRefinement(NamedTuple):
+    """A published skill for which the model gave an invalid answer."""
+
+    entry: CatalogEntry
+    stage: str
+    reason: str
+
+
 class RefinementProgress:
-    """Progress of the refinement of a library, or of one source."""
+    """Progress of the refinement of a library, or of one source.
+
+    refined: cache of the refinements that are known.
+    """
 
     def __init__(
-        self, settings: Settings, graph: Catalog, source_id: str | None, stack: ExitStack
+        self,
+        settings: LanguageModelSettings,
+        graph: Catalog,
+        answers: AnswerStore,
+        *,
+        source_id: str | None = None,
+        refined: RefinedSubjects | None = None,
     ) -> None:
-        """Open the answers. stack: closes them. Raises UsageError if no model is configured."""
-        answers = open_answers(settings, stack)
-        if answers is None:
-            raise UsageError(NO_MODEL)
-        self._settings = settings.language_model
+        self._model, self._stages = settings.model, list_enabled_stages(settings)
         self._graph, self._answers, self._source_id = graph, answers, source_id
-        self._refined = RefinedSubjects()
-        self._stages = list_enabled_stages(self._settings)
+        self._refined = refined or RefinedSubjects()
         self._entries: list[CatalogEntry] = []
         self._missing: dict[str, list[CatalogEntry]] = {}
 
@@ -123,27 +134,49 @@ class RefinementProgress:
         """Return the published skills that a stage has not refined, by id."""
         self._entries = list_published(self._graph, self._source_id)
         self._missing = find_unrefined(
-            self._answers, self._refined, self._settings.model, self._stages, self._entries
+            self._answers, self._refined, self._model, self._stages, self._entries
         )
         ids = {entry.skill_id for missing in self._missing.values() for entry in missing}
         return [entry for entry in self._entries if entry.skill_id in ids]
 
     def get_sign_of_life(self) -> tuple[int, ...]:
-        """Return numbers that change while work goes on: missing skills by
-        stage, and today's tokens.
-
-        Failed calls use no tokens."""
+        """Return numbers that change while work goes on: missing skills by stage, and today's
+        tokens. Failed calls use no tokens."""
         return (*map(len, self._missing.values()), _count_used_today(self._answers))
 
     def count_by_stage(self) -> dict[str, dict[str, int]]:
-        """Return counts by stage, as of the last `find_missing`: refined
-        skills, and invalid answers."""
+        """Return numbers of skills by stage, as of the last `find_missing`: refined, waiting, and
+        with an invalid answer."""
         invalid = [one.stage for one in self.list_invalid()]
         return {
-            stage: {"refined": self.total - len(missing), "invalid": invalid.count(stage)}
+            stage: {
+                "refined": self.total - len(missing),
+                "waiting": len(missing),
+                "invalid": invalid.count(stage),
+            }
             for stage, missing in self._missing.items()
         }
 
     def list_invalid(self) -> list[InvalidRefinement]:
         """Return the invalid answers, as of the last `find_missing`."""
-        return list_invalid(self._settings, self._refined, self._stages, self._entries)
+        found = []
+        hashes = {entry.content_hash for entry in self._entries}
+        for stage in self._stages:
+            kind = RefinementKind(stage.name, self._model, stage.version)
+            reasons = self._refined.get_invalid(kind, hashes)
+            found += [
+                InvalidRefinement(entry, stage.name, reason)
+                for entry in self._entries
+                for reason in reasons.get(entry.content_hash, ())
+            ]
+        return found
+
+
+def open_progress(
+    settings: Settings, graph: Catalog, source_id: str | None, stack: ExitStack
+) -> RefinementProgress:
+    """Open the answers, closed with the stack. Raises UsageError if no model is configured."""
+    answers = open_answers(settings, stack)
+    if answers is None:
+        raise UsageError(NO_MODEL)
+    return RefinementProgress(settings.language_model, graph, answers, source_id=source_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -175,7 +175,7 @@ class RevisionReader:
         if seq is not None:
             return self.read_revision(skill_id, seq)
         revisions = self.list_revisions(skill_id)
-        found = next((one for one in revisions if one.state == "published"), None)
+        found = _find_in_state(revisions, "published")
         if found is None:
             raise UsageError(f"{skill_id} is not published: name the revision, as {skill_id}@SEQ")
         return found
@@ -199,8 +199,8 @@ class RevisionReader:
         ]
 
     def _compare_held(self, revisions: Sequence[Revision]) -> dict[str, Any] | None:
-        published = next((one for one in revisions if one.state == "published"), None)
-        held = next((one for one in revisions if one.state == "held"), None)
+        published = _find_in_state(revisions, "published")
+        held = _find_in_state(revisions, "held")
         return None if published is None or held is None else compare(published, held)
 
     def choose_pair(
@@ -252,6 +252,10 @@ class _RevisionPolicy:
             self.reviews.find(skill_id, one.content_hash, *UPDATE_KINDS),
             may_be_sent,
         )
+
+
+def _find_in_state(revisions: Iterable[Revision], state: str) -> Revision | None:
+    return next((one for one in revisions if one.state == state), None)
 
 
 def _name_skills(keys: Sequence[RevisionKey]) -> list[str]:
@@ -337,14 +341,11 @@ def describe_review(reader: RevisionReader, skill_id: str, seq: int | None) -> d
     revision can be read.
     """
     revisions = reader.require_revisions(skill_id)
+    published = _find_in_state(revisions, "published")
     if seq is not None:
         chosen = reader.read_revision(skill_id, seq)
     else:
-        chosen = next(
-            (one for state in ("held", "published") for one in revisions if one.state == state),
-            revisions[0],
-        )
-    published = next((one for one in revisions if one.state == "published"), None)
+        chosen = _find_in_state(revisions, "held") or published or revisions[0]
     data = revision_detail(chosen)
     del data["text"]
     for one in data["safety"]:

@@ -7,8 +7,9 @@ withheld skill is answered like an unknown one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import structlog
@@ -132,7 +133,7 @@ class ServedSkills:
         ends = len(window) <= limit
         nested = {one.skill_id: self._find_nested(one.skill_id, window, ends) for one in shown}
         ids = [one.skill_id for one in shown]
-        revisions = self._skill_reader.read_allowed([*ids, *_flatten(nested.values())])
+        revisions = self._skill_reader.read_allowed([*ids, *chain.from_iterable(nested.values())])
         page = SkillPage(next_after="" if ends else shown[-1].skill_id)
         for skill_id in ids:
             if skill_id not in revisions:
@@ -162,7 +163,9 @@ class ServedSkills:
         Raises NotFoundError if no served skill lists it, TransientError if it has changed since.
         """
         places = parse_skill_uri(uri)
-        revisions = self._skill_reader.read_allowed(_flatten(map(_folders, places)))
+        revisions = self._skill_reader.read_allowed(
+            [one for place in places for one in _folders(place)]
+        )
         for place in places:
             outer = revisions.get(place.skill_id)
             if outer is None or not place.rest or not _is_served_at(outer, place):
@@ -313,10 +316,6 @@ def _folders(place: SkillPlace) -> list[str]:
     for part in place.rest[:-1]:
         ids.append(get_inner_prefix(ids[-1]) + part)
     return ids
-
-
-def _flatten(groups: Iterable[Sequence[str]]) -> list[str]:
-    return [one for group in groups for one in group]
 
 
 def _list_children(uri: str, files: Sequence[ServedFile], prefix: str) -> list[DirectoryChild]:

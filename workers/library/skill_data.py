@@ -63,13 +63,8 @@ def explain_unpublished(entry: CatalogEntry) -> str:
 
 def link_data(link: Link) -> dict[str, Any]:
     """Return a link between skills as JSON data."""
-    return {
-        "source": link.source,
-        "target": link.target,
-        "type": link.type.value,
-        "weight": round(link.weight, 4),
+    return passage_link_data(link) | {
         "confidence": round(estimate_confidence(link.type, link.weight), 2),
-        "evidence": link.evidence,
         "owner": link.owner,
     }
 
@@ -85,8 +80,9 @@ def dismissal_data(dismissed: DismissedLink) -> dict[str, Any]:
     }
 
 
-def passage_link_data(link: PassageLink) -> dict[str, Any]:
-    """Return a link between passages of one skill, which are named by their indexes."""
+def passage_link_data(link: PassageLink | Link) -> dict[str, Any]:
+    """Return a link between passages of one skill, named by their indexes, or the same fields of a
+    link between skills."""
     return {
         "source": link.source,
         "target": link.target,

@@ -31,10 +31,7 @@ def read_history(
 def _catalog_entries(backend: StoreBackend, entry: CatalogEntry) -> Iterator[dict[str, Any]]:
     if entry.state is not SkillState.PENDING:
         yield _history_entry(entry.state.value, entry.updated, seq=entry.seq, reason=entry.reason)
-    if entry.awaits_ingest and entry.state in (
-        SkillState.PENDING,
-        SkillState.PUBLISHED,
-    ):
+    if entry.awaits_ingest and entry.state in (SkillState.PENDING, SkillState.PUBLISHED):
         request = backend.coordinator.get_ingest_requests([entry.requested_seq]).get(
             entry.requested_seq
         )

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from config.errors import NotFoundError, PermanentError, TransientError
@@ -19,19 +18,20 @@ from graph.visible_graph import VisibleGraph, find_visible_sources
 from search.protocol import SearchIndex, StoredRevision
 from search.visible_index import VisibleIndex
 from skills.access import UNRESTRICTED, Reader
+from skills.batches import batches
 from skills.bundle.escaping import escape_inline
 from skills.judgement import JUDGEMENT_RULE
 from skills.record import RevisionKey
 from skills.review import CountedFindings
 from skills.scanner import SCANNER_VERSION
-from skills.skill_policy import SkillPolicy, get_source_id
+from skills.skill_policy import get_source_id
 from tasks.language_model.answer_store import AnswerStore
 from tasks.query.policy_filter import rescan_revision, settle_revision
 from tasks.query.process_state.review_cache import ReviewCache
 from tasks.refine.completion.completions import keep_used
 from tasks.refine.roles.role_overlay import overlay_roles
 from tasks.sources.readers import get_skill_location
-from workers.library.entry_policy import EntryPolicy, Standing
+from workers.library.entry_policy import EntryPolicy
 from workers.library.skill_data import (
     dismissal_data,
     entry_data,
@@ -160,16 +160,14 @@ class SkillReader:
         graph, *_ = self._get_stores()
         published = _require_published(require_entry(graph, skill_id))
         entry, revision = self._read_revision(published)
-        policy = self.get_policy().policy
-        violation = policy.find_record_violation(
-            skill_id, revision.content_hash, revision.parsed.record, entry.judgements
-        )
+        policy = self.get_policy()
+        violation = policy.judge_revision(entry, revision).violation
         if violation is not None:
             raise PermanentError(
                 f"{skill_id} is withheld by policy: {escape_inline(violation.reason)}; "
                 "go on without it"
             )
-        revision = settle_revision(policy, revision, entry.judgements)
+        revision = settle_revision(policy.policy, revision, entry.judgements)
         return PublishedSkill(revision, get_skill_location(graph.list_sources(), skill_id))
 
     def read_allowed(self, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
@@ -181,9 +179,9 @@ class SkillReader:
         if not skill_ids:
             return {}
         graph, index, *_ = self._get_stores()
-        entry_policy = self.get_policy()
-        policy, asked = entry_policy.policy, graph.get_entries(list(dict.fromkeys(skill_ids)))
-        standings = entry_policy.judge(asked)
+        policy = self.get_policy()
+        asked = graph.get_entries(list(dict.fromkeys(skill_ids)))
+        standings = policy.judge(asked)
         entries = [
             one
             for one in asked
@@ -199,15 +197,14 @@ class SkillReader:
                 except PermanentError:
                     continue
             revision = rescan_revision(revision)
-            record, judged = revision.parsed.record, entry.judgements
-            place = (entry.skill_id, revision.content_hash, record, judged)
-            if policy.find_record_violation(*place) is None:
-                allowed[entry.skill_id] = settle_revision(policy, revision, judged)
+            if policy.judge_revision(entry, revision).violation is None:
+                settled = settle_revision(policy.policy, revision, entry.judgements)
+                allowed[entry.skill_id] = settled
         return allowed
 
     def iterate_with_findings(
         self, source_id: str | None = None, skill_id: str = "", rule: str = ""
-    ) -> Iterator[tuple[CatalogEntry, StoredRevision, CountedFindings]]:
+    ) -> Iterator[tuple[CatalogEntry, CountedFindings]]:
         """Yield the published skills with findings of the present scanner or a judgement, in
         the order of their ids, including withheld skills.
 
@@ -216,21 +213,20 @@ class SkillReader:
         left out until the reconciler has scanned it again.
         """
         graph, index, *_ = self._get_stores()
-        policy = self.get_policy().policy
+        policy = self.get_policy()
         if skill_id:
             chosen = graph.get_entries([skill_id])
             marked = iter([one for one in chosen if source_id in (None, one.source_id)])
         else:
             marked = iterate_entries(graph, select_marked(graph, source_id, rule or None))
-        while some := list(islice(marked, _READ_AT_ONCE)):
+        for some in batches(marked, _READ_AT_ONCE):
             stored = index.get_revisions([RevisionKey(one.skill_id, one.seq) for one in some])
             for entry in some:
                 # A revision that is superseded meanwhile is left out, like one
                 # that is published later.
                 found = stored.get(RevisionKey(entry.skill_id, entry.seq))
                 if found is not None:
-                    found = rescan_revision(found)
-                    yield entry, found, _count_findings(policy, entry, found)
+                    yield entry, policy.judge_revision(entry, rescan_revision(found)).findings
 
     def get_epoch(self) -> int:
         """Return the present epoch of the catalog, for `get_changes_since`."""
@@ -281,13 +277,11 @@ class SkillReader:
         """
         graph, index, *_ = self._get_stores()
         entry = require_entry(graph, skill_id)
-        entry_policy = self.get_policy()
-        policy = entry_policy.policy
-        standing = entry_policy.judge_one(entry)
-        data = entry_data(entry, standing, include_withheld=include_withheld)
+        policy = self.get_policy()
+        data = entry_data(entry, policy.judge_one(entry), include_withheld=include_withheld)
         links = graph.get_links([skill_id])[skill_id]
         if not include_withheld:
-            links = _without_withheld(graph, entry_policy, links)
+            links = _without_withheld(graph, policy, links)
         data |= {"links": [link_data(link) for link in links], "warnings": []}
         if include_withheld:
             data["dismissed_links"] = [
@@ -300,16 +294,12 @@ class SkillReader:
         if data["withheld"] is not None and not include_withheld:
             return data
         entry, revision = self._read_revision(entry)
-        counted = _count_findings(policy, entry, revision)
-        violation = policy.find_record_violation(
-            entry.skill_id, revision.content_hash, revision.parsed.record, entry.judgements
-        )
-        if violation is not None and not include_withheld:
-            return data | {"withheld": violation.reason, "description": "", "links": []}
+        judged = policy.judge_revision(entry, revision)
+        if judged.violation is not None and not include_withheld:
+            return data | {"withheld": judged.violation.reason, "description": "", "links": []}
         vectors = index.get_section_vectors([revision.key]).get(revision.key)
-        standing = Standing(counted.level, violation)
-        data |= entry_data(entry, standing, include_withheld=include_withheld)
-        data |= revision_data(revision, counted, text)
+        data |= entry_data(entry, judged.standing, include_withheld=include_withheld)
+        data |= revision_data(revision, judged.findings, text)
         passage_links = link_passages(revision.parsed, vectors)
         return data | {"passage_links": [passage_link_data(link) for link in passage_links]}
 
@@ -379,14 +369,6 @@ def _require_published(entry: CatalogEntry) -> CatalogEntry:
     if entry.state is not SkillState.PUBLISHED:
         raise PermanentError(explain_unpublished(entry))
     return entry
-
-
-def _count_findings(
-    policy: SkillPolicy, entry: CatalogEntry, revision: StoredRevision
-) -> CountedFindings:
-    return policy.count_findings(
-        entry.skill_id, revision.content_hash, revision.parsed.record, entry.judgements
-    )
 
 
 def _without_withheld(graph: Catalog, policy: EntryPolicy, links: Iterable[Link]) -> list[Link]:

@@ -10,9 +10,10 @@ from config.errors import UsageError
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file; raises UsageError if it cannot be read."""
+    """Return the text of a UTF-8 file, without a byte order mark; raises UsageError if it cannot be
+    read."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8 text") from None
     except OSError as error:

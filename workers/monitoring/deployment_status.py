@@ -37,6 +37,7 @@ from workers.monitoring.status import (
     catalog_status,
     journal_status,
     language_model_status,
+    oldest_change_age_seconds,
     source_status,
     usage_status,
 )
@@ -45,20 +46,7 @@ from workers.processes.workloads import ALL_QUEUES
 
 SERVERS = ("broker", "redis", "elasticsearch", "neo4j")
 
-_CATALOG = (
-    "skills",
-    "with_vectors",
-    "with_vectors_share",
-    "embedded",
-    "embedded_share",
-    "paged",
-    "paging_done",
-    "outdated",
-    "unlinked",
-    "links",
-    "sources",
-    "oldest_waiting",
-)
+_CATALOG = (*catalog_status({}, 0), "sources")
 _JOURNAL = (
     "open_events",
     "open_queries",
@@ -101,12 +89,13 @@ class DeploymentStatus:
             "neo4j": self._read_neo4j,
         }
         self._probes = ParallelProbes({name: _timed(probe) for name, probe in probes.items()})
-        self._oldest_seq = 0
         self._refined = RefinedSubjects()
         self._refine_probe = ParallelProbes({"refinement": self._read_refinement})
         self._review_lister = Lazy(self._open_review_lister)
         self._review_probe = ParallelProbes({"reviews": lambda: self._review_lister.get().count()})
-        self._request_probe = ParallelProbes({"requests": self._read_request_age})
+        self._age_probe = ParallelProbes(
+            {"age": lambda: oldest_change_age_seconds(self._graph.get(), self._coordinator.get())}
+        )
 
     def prepare(self) -> None:
         """Load the client libraries before this process forks; raises UsageError for invalid
@@ -127,7 +116,6 @@ class DeploymentStatus:
                 status |= answer
         if status.get("language_model") and self._settings.language_model.offline_stages:
             status["language_model"]["refinement"] |= self._refinement_progress(status, seconds)
-        oldest = status.pop("oldest_waiting")
         status.pop("seconds", None)
         return {
             "encoder": self._settings.encoder.model,
@@ -136,9 +124,7 @@ class DeploymentStatus:
             "reviews": self._review_counts(answers, seconds),
             "problem": status["problem"] or "",
             "trouble": status["problem"] or "",  # the name before 0.2; remove it after that
-            "oldest_waiting_seconds": self._oldest_waiting_seconds(
-                oldest, status["workers"], seconds
-            ),
+            "oldest_waiting_seconds": self._oldest_waiting_seconds(status, seconds),
         }
 
     def close(self) -> None:
@@ -155,16 +141,11 @@ class DeploymentStatus:
             "problem": " ".join(str(answer).split()) if failed else "",
         }
 
-    def _oldest_waiting_seconds(
-        self, seq: int | None, workers: Any, seconds: float
-    ) -> float | None:
-        """Return the age of the ingest request `seq`; 0 if no request is open, None if unknown."""
-        if seq is None or workers is None:
-            return None
-        if not seq:
-            return 0.0
-        self._oldest_seq = seq
-        return _run_one(self._request_probe, seconds)
+    def _oldest_waiting_seconds(self, status: StatusPart, seconds: float) -> float | None:
+        """Return the age of the oldest open ingest request; 0 without one, None if unknown."""
+        if status["skills"] is None or status["workers"] is None:
+            return None  # it would be waited for a second time
+        return _run_one(self._age_probe, seconds) if status["skills"]["waiting"] else 0.0
 
     def _review_counts(
         self, answers: Mapping[str, StatusPart | SkillbusError], seconds: float
@@ -236,29 +217,22 @@ class DeploymentStatus:
             counts = _run_one(self._refine_probe, seconds)
         waiting = [one["waiting"] for one in status["queues"] or () if one["queue"] == REFINE.queue]
         running = [task["task"] for one in status["workers"] or () for task in one["running"]]
-        return {
-            "stages": counts,
-            "running": any(waiting) or REFINE.name in running,
-        }
+        return {"stages": counts, "running": any(waiting) or REFINE.name in running}
 
     def _read_refinement(self) -> dict[str, dict[str, int]]:
-        from workers.monitoring.refinement_status import refinement_counts  # only with a model
+        from workers.library.refinement import RefinementProgress  # only with a model
 
         answers = self._answers.get()
         if answers is None:
             return {}
         settings = self._settings.language_model
-        return refinement_counts(settings, self._graph.get(), answers, self._refined)
+        progress = RefinementProgress(settings, self._graph.get(), answers, refined=self._refined)
+        progress.find_missing()
+        return progress.count_by_stage()
 
     def _read_pause(self, coordinator: RedisCoordinator) -> dict[str, Any] | None:
         pause = get_refine_pause(coordinator, self._settings.language_model)
         return None if pause is None else pause._asdict()
-
-    def _read_request_age(self) -> float | None:
-        request = (
-            self._coordinator.get().get_ingest_requests([self._oldest_seq]).get(self._oldest_seq)
-        )
-        return None if request is None else round(max(0.0, time.time() - request.since), 1)
 
     def _probe_elasticsearch(self) -> StatusPart:
         self._liveness.get().version()
@@ -266,12 +240,9 @@ class DeploymentStatus:
 
     def _read_neo4j(self) -> StatusPart:
         graph = self._graph.get()
-        counts = graph.get_counts()
-        oldest = graph.list_awaiting_ingest(1) if counts["waiting"] else []
         return {
-            **catalog_status(counts, graph.count_parsed_before(PARSER_VERSION)),
+            **catalog_status(graph.get_counts(), graph.count_parsed_before(PARSER_VERSION)),
             "sources": [source_status(source) for source in graph.list_sources()],
-            "oldest_waiting": oldest[0].requested_seq if oldest else 0,
         }
 
 

@@ -6,6 +6,7 @@ import fnmatch
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,22 +61,17 @@ def _check_result(name: str, found: str | SkillbusError) -> dict[str, str]:
 
 def machine_checks(settings: Settings) -> dict[str, Check]:
     """Return checks of programs and models, and of the disk of an embedded library."""
-    checks: dict[str, Check] = {}
-    if not settings.distributed:  # otherwise the home holds only a socket
-        checks["disk"] = lambda: _check_disk(settings)
-    checks["git"] = _check_git
-    checks["encoder"] = lambda: _check_encoder(settings)
-    if settings.reranker.model:
-        checks["reranker"] = lambda: _check_reranker(settings)
-    if settings.ranker.weights:
-        checks["ranker"] = lambda: _check_ranker(settings)
-    if settings.oidc.issuer:
-        checks["oidc"] = lambda: _check_oidc(settings)
-    if settings.language_model.base_url:
-        checks["language model"] = lambda: _check_language_model(settings)
-    if settings.policy.suppressed_rules:
-        checks["suppressed rules"] = lambda: _check_suppressed_rules(settings)
-    return checks
+    checks: dict[str, tuple[Callable[[Settings], str], object]] = {
+        "disk": (_check_disk, not settings.distributed),  # else the home holds only a socket
+        "git": (_check_git, True),
+        "encoder": (_check_encoder, True),
+        "reranker": (_check_reranker, settings.reranker.model),
+        "ranker": (_check_ranker, settings.ranker.weights),
+        "oidc": (_check_oidc, settings.oidc.issuer),
+        "language model": (_check_language_model, settings.language_model.base_url),
+        "suppressed rules": (_check_suppressed_rules, settings.policy.suppressed_rules),
+    }
+    return {name: partial(check, settings) for name, (check, applies) in checks.items() if applies}
 
 
 def _check_suppressed_rules(settings: Settings) -> str:
@@ -101,17 +97,17 @@ def library_checks(settings: Settings) -> dict[str, Check]:
     """Return checks of the stores and sources of an embedded library."""
     if not (settings.home / "graph.db").exists():
         return {"library": lambda: f"{settings.home}: nothing synced yet"}
-    checks: dict[str, Check] = {
-        "catalog": lambda: _check_catalog(settings),
-        "journal": lambda: _check_journal(settings),
-        "index": lambda: _check_index(settings),
-        "sources": lambda: _check_sources(settings),
-        "reviews": lambda: check_reviews(settings),
-        "outcomes": lambda: _check_outcomes(settings),
+    checks = {
+        "catalog": _check_catalog,
+        "journal": _check_journal,
+        "index": _check_index,
+        "sources": _check_sources,
+        "reviews": check_reviews,
+        "outcomes": _check_outcomes,
     }
     if settings.language_model.in_use:
-        checks["answers"] = lambda: _check_answers(settings)
-    return checks
+        checks["answers"] = _check_answers
+    return {name: partial(check, settings) for name, check in checks.items()}
 
 
 def check_reviews(settings: Settings) -> str:
@@ -143,7 +139,7 @@ def _check_disk(settings: Settings) -> str:
     return f"{free / 1e9:.1f} GB free at {folder}"
 
 
-def _check_git() -> str:
+def _check_git(_settings: Settings) -> str:
     """Return the version of git. Never fails, since only git sources need it (`_check_sources`)."""
     try:
         return process.get_git_version()

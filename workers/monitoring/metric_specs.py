@@ -14,174 +14,143 @@ class MetricSpec(NamedTuple):
     meaning: str
 
 
+def _counter(name: str, meaning: str, *labels: str) -> MetricSpec:
+    return MetricSpec(name, "counter", labels, meaning)
+
+
+def _histogram(name: str, meaning: str, *labels: str) -> MetricSpec:
+    return MetricSpec(name, "histogram", labels, meaning)
+
+
+def _gauge(name: str, meaning: str, *labels: str) -> MetricSpec:
+    return MetricSpec(name, "gauge", labels, meaning)
+
+
 PROCESS_METRICS = (
-    MetricSpec(
+    _histogram(
         "skillbus_task_seconds",
-        "histogram",
-        ("task", "outcome"),
         "duration of a task with its retries; outcome: done, stale (superseded), passing (failed, "
         "retried later), failed",
+        "task",
+        "outcome",
     ),
-    MetricSpec(
+    _histogram(
         "skillbus_stage_seconds",
-        "histogram",
-        ("task", "stage"),
         "duration of a stage of skillbus.query, skillbus.ingest or skillbus.embed_skills",
+        "task",
+        "stage",
     ),
-    MetricSpec("skillbus_task_retries_total", "counter", ("task",), "immediate retries of tasks"),
-    MetricSpec(
+    _counter("skillbus_task_retries_total", "immediate retries of tasks", "task"),
+    _counter(
         "skillbus_queries_total",
-        "counter",
-        ("answer", "degraded"),
         "queries by answer: hit, no_hit or failed; degraded: yes if stages were skipped or used a "
         "fallback, else no",
+        "answer",
+        "degraded",
     ),
-    MetricSpec(
+    _counter(
         "skillbus_answers_recorded_total",
-        "counter",
-        ("by",),
         "answered queries stored for outcomes and usage; by: query (its own task) or reconciler "
         "(after that failed)",
+        "by",
     ),
-    MetricSpec(
+    _counter(
         "skillbus_outcomes_total",
-        "counter",
-        ("outcome", "by"),
         "reported outcomes stored; outcome: used, helped, failed, rejected, superseded or missing; "
         "by: agent, verifier or person",
+        "outcome",
+        "by",
     ),
-    MetricSpec(
+    _counter(
         "skillbus_dead_letters_written_total",
-        "counter",
-        ("task",),
         "dead letters written; task none: an unreadable message",
+        "task",
     ),
-    MetricSpec("skillbus_encoded_texts_total", "counter", (), "texts encoded"),
-    MetricSpec("skillbus_encoded_tokens_total", "counter", (), "tokens encoded"),
-    MetricSpec("skillbus_encoding_seconds_total", "counter", (), "time spent encoding"),
-    MetricSpec(
+    _counter("skillbus_encoded_texts_total", "texts encoded"),
+    _counter("skillbus_encoded_tokens_total", "tokens encoded"),
+    _counter("skillbus_encoding_seconds_total", "time spent encoding"),
+    _counter(
         "skillbus_submissions_total",
-        "counter",
-        ("outcome",),
         "submitted messages: recorded (duplicates included) or refused; and replies: replied, or "
         "dropped (no reply queue)",
+        "outcome",
     ),
-    MetricSpec(
+    _counter(
         "skillbus_spans_total",
-        "counter",
-        ("outcome",),
         "spans of traces: exported, or dropped (the collector never received them)",
+        "outcome",
     ),
 )
 
 MODEL_METRICS = (
-    MetricSpec(
+    _histogram(
         "skillbus_model_seconds",
-        "histogram",
-        ("stage",),
         "time that a question took at the language model, with retries",
+        "stage",
     ),
-    MetricSpec("skillbus_model_calls_total", "counter", ("stage",), "calls to the language model"),
-    MetricSpec(
-        "skillbus_model_tokens_total",
-        "counter",
-        ("stage", "kind"),
-        "tokens used; kind: prompt or completion",
+    _counter("skillbus_model_calls_total", "calls to the language model", "stage"),
+    _counter(
+        "skillbus_model_tokens_total", "tokens used; kind: prompt or completion", "stage", "kind"
     ),
-    MetricSpec(
+    _counter(
         "skillbus_model_stored_answers_total",
-        "counter",
-        ("stage",),
         "answers read from the store instead of asking",
+        "stage",
     ),
-    MetricSpec(
+    _counter(
         "skillbus_model_failures_total",
-        "counter",
-        ("stage", "kind"),
         "questions without an answer; kind: invalid (the answer, after all retries), unavailable, "
         "budget (the day's tokens are spent), misconfigured, store (of answers)",
+        "stage",
+        "kind",
     ),
 )
 """Metrics of the language model; exposed once a process has used it."""
 
 DEPLOYMENT_METRICS = (
-    MetricSpec(
-        "skillbus_server_up", "gauge", ("server",), "1: the server answers; 0: it does not in time"
-    ),
-    MetricSpec(
+    _gauge("skillbus_server_up", "1: the server answers; 0: it does not in time", "server"),
+    _gauge(
         "skillbus_server_seconds",
-        "gauge",
-        ("server",),
         "time that the server took for the status queries of a scrape",
+        "server",
     ),
-    MetricSpec("skillbus_queue_messages", "gauge", ("queue",), "messages in a queue"),
-    MetricSpec("skillbus_open_jobs", "gauge", ("kind",), "open events and queries"),
-    MetricSpec(
-        "skillbus_oldest_job_seconds", "gauge", ("kind",), "age of the oldest open event or query"
-    ),
-    MetricSpec("skillbus_dead_letters", "gauge", (), "dead letters: neither retried nor discarded"),
-    MetricSpec(
-        "skillbus_stalled",
-        "gauge",
-        (),
-        "1: processing is stalled; `skillbus status` says why",
-    ),
-    MetricSpec("skillbus_workers", "gauge", ("queue",), "running workers that consume a queue"),
-    MetricSpec("skillbus_running_tasks", "gauge", ("task",), "tasks running now"),
-    MetricSpec(
+    _gauge("skillbus_queue_messages", "messages in a queue", "queue"),
+    _gauge("skillbus_open_jobs", "open events and queries", "kind"),
+    _gauge("skillbus_oldest_job_seconds", "age of the oldest open event or query", "kind"),
+    _gauge("skillbus_dead_letters", "dead letters: neither retried nor discarded"),
+    _gauge("skillbus_stalled", "1: processing is stalled; `skillbus status` says why"),
+    _gauge("skillbus_workers", "running workers that consume a queue", "queue"),
+    _gauge("skillbus_running_tasks", "tasks running now", "task"),
+    _gauge(
         "skillbus_skills",
-        "gauge",
-        ("state",),
         "skills by state: published, failed, held for review, removed; waiting (also counted in "
         "another state)",
+        "state",
     ),
-    MetricSpec(
+    _gauge(
         "skillbus_reviews",
-        "gauge",
-        ("state",),
         "skills by state of their review: withheld and updates wait for a person; released, "
         "confirmed and rejected were decided; up to half a minute old",
+        "state",
     ),
-    MetricSpec(
+    _gauge(
         "skillbus_index_lag_seconds",
-        "gauge",
-        (),
         "age of the oldest change not yet ingested; 0: none; absent if its time is unknown",
     ),
-    MetricSpec(
+    _gauge(
         "skillbus_skills_without_vectors",
-        "gauge",
-        (),
         "published skills without skill vectors, found by words alone",
     ),
-    MetricSpec(
-        "skillbus_unembedded_skills", "gauge", (), "published skills without section vectors"
-    ),
-    MetricSpec(
+    _gauge("skillbus_unembedded_skills", "published skills without section vectors"),
+    _gauge(
         "skillbus_unrefined_skills",
-        "gauge",
-        ("stage",),
         "published skills that the language model has not refined; absent while none is used",
+        "stage",
     ),
-    MetricSpec("skillbus_unlinked_skills", "gauge", (), "skills not linked yet"),
-    MetricSpec("skillbus_links", "gauge", (), "links between skills"),
-    MetricSpec(
-        "skillbus_usage_days_behind",
-        "gauge",
-        (),
-        "past days whose usage changed and is not rolled up yet",
-    ),
-    MetricSpec("skillbus_sources", "gauge", (), "sources"),
-    MetricSpec(
-        "skillbus_consumers",
-        "gauge",
-        (),
-        "submission consumers connected to their broker",
-    ),
-    MetricSpec(
-        "skillbus_submissions_waiting",
-        "gauge",
-        (),
-        "submitted messages not delivered to a consumer yet",
-    ),
+    _gauge("skillbus_unlinked_skills", "skills not linked yet"),
+    _gauge("skillbus_links", "links between skills"),
+    _gauge("skillbus_usage_days_behind", "past days whose usage changed and is not rolled up yet"),
+    _gauge("skillbus_sources", "sources"),
+    _gauge("skillbus_consumers", "submission consumers connected to their broker"),
+    _gauge("skillbus_submissions_waiting", "submitted messages not delivered to a consumer yet"),
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,10 @@ from tasks.metrics_recorder import (
     TaskOutcome,
 )
 from tasks.services import Lazy
-from workers.monitoring.metric_specs import MODEL_METRICS, PROCESS_METRICS
+from workers.monitoring.metric_specs import MODEL_METRICS, PROCESS_METRICS, MetricSpec
 from workers.monitoring.status_gauges import Status, StatusGauges
 
 if TYPE_CHECKING:
-    from prometheus_client import Counter, Histogram
     from prometheus_client.registry import CollectorRegistry
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -44,117 +43,93 @@ _STAGE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 """Upper bounds of the buckets, in seconds."""
 
 
-class _Factory:
-    """Creates counters and histograms by their specs."""
-
-    def __init__(self, registry: CollectorRegistry | None) -> None:
-        self._registry = registry
-        self._specs = {spec.name: spec for spec in (*PROCESS_METRICS, *MODEL_METRICS)}
-
-    def counter(self, name: str) -> Counter:
-        from prometheus_client import Counter
-
-        spec = self._specs[name]
-        return Counter(name, spec.meaning, spec.labels, registry=self._registry)
-
-    def histogram(self, name: str, buckets: Sequence[float]) -> Histogram:
-        from prometheus_client import Histogram
-
-        spec = self._specs[name]
-        return Histogram(name, spec.meaning, spec.labels, registry=self._registry, buckets=buckets)
-
-
-class _ModelMetrics:
-    """Metrics of the language model."""
-
-    def __init__(self, make: _Factory) -> None:
-        self.seconds = make.histogram("skillbus_model_seconds", _TASK_BUCKETS)
-        self.calls = make.counter("skillbus_model_calls_total")
-        self.tokens = make.counter("skillbus_model_tokens_total")
-        self.stored = make.counter("skillbus_model_stored_answers_total")
-        self.failures = make.counter("skillbus_model_failures_total")
-
-
 class PrometheusRecorder(MetricsRecorder):
     """Records metrics in Prometheus counters and histograms; a call takes a few µs."""
 
     def __init__(self, registry: CollectorRegistry | None) -> None:
-        """Create the metrics. registry: None in multiprocess mode, where
-        values are kept in files."""
-        make = _Factory(registry)
-        self._tasks = make.histogram("skillbus_task_seconds", _TASK_BUCKETS)
-        self._stages = make.histogram("skillbus_stage_seconds", _STAGE_BUCKETS)
-        self._retries = make.counter("skillbus_task_retries_total")
-        self._queries = make.counter("skillbus_queries_total")
-        self._answers = make.counter("skillbus_answers_recorded_total")
-        self._outcomes = make.counter("skillbus_outcomes_total")
-        self._dead_letters = make.counter("skillbus_dead_letters_written_total")
-        self._texts = make.counter("skillbus_encoded_texts_total")
-        self._tokens = make.counter("skillbus_encoded_tokens_total")
-        self._encoding = make.counter("skillbus_encoding_seconds_total")
-        self._submissions = make.counter("skillbus_submissions_total")
-        self._spans = make.counter("skillbus_spans_total")
-        self._model = Lazy(lambda: _ModelMetrics(make))
+        """Create the metrics. registry: None in multiprocess mode, where values are in files."""
+        self._metrics = {spec.name: _make_metric(spec, registry) for spec in PROCESS_METRICS}
+        self._model_metrics = Lazy(
+            lambda: {spec.name: _make_metric(spec, registry) for spec in MODEL_METRICS}
+        )
+
+    def _observe(self, name: str, seconds: float, *labels: str) -> None:
+        self._metrics[name].labels(*labels).observe(seconds)
+
+    def _count(self, name: str, *labels: str, by: float = 1) -> None:
+        metric = self._metrics[name]
+        (metric.labels(*labels) if labels else metric).inc(by)
+
+    def _count_model(self, name: str, *labels: str, by: float = 1) -> None:
+        self._model_metrics.get()[name].labels(*labels).inc(by)
 
     @override
     def record_task(self, task: str, outcome: TaskOutcome, seconds: float) -> None:
-        self._tasks.labels(task, outcome).observe(seconds)
+        self._observe("skillbus_task_seconds", seconds, task, outcome)
 
     @override
     def record_retry(self, task: str) -> None:
-        self._retries.labels(task).inc()
+        self._count("skillbus_task_retries_total", task)
 
     @override
     def record_stage(self, task: str, stage: str, seconds: float) -> None:
-        self._stages.labels(task, stage).observe(seconds)
+        self._observe("skillbus_stage_seconds", seconds, task, stage)
 
     @override
     def record_query(self, answered: QueryOutcome, degraded: bool) -> None:
-        self._queries.labels(answered, "yes" if degraded else "no").inc()
+        self._count("skillbus_queries_total", answered, "yes" if degraded else "no")
 
     @override
     def record_answers(self, by: AnswerRecorder, count: int) -> None:
-        self._answers.labels(by).inc(count)
+        self._count("skillbus_answers_recorded_total", by, by=count)
 
     @override
     def record_outcome(self, kind: str, by: str) -> None:
-        self._outcomes.labels(kind, by).inc()
+        self._count("skillbus_outcomes_total", kind, by)
 
     @override
     def record_dead_letter(self, task: str) -> None:
-        self._dead_letters.labels(task or "none").inc()
+        self._count("skillbus_dead_letters_written_total", task or "none")
 
     @override
     def record_encoding(self, texts: int, tokens: int, seconds: float) -> None:
-        self._texts.inc(texts)
-        self._tokens.inc(tokens)
-        self._encoding.inc(seconds)
+        self._count("skillbus_encoded_texts_total", by=texts)
+        self._count("skillbus_encoded_tokens_total", by=tokens)
+        self._count("skillbus_encoding_seconds_total", by=seconds)
 
     @override
     def record_submission(self, outcome: SubmissionOutcome) -> None:
-        self._submissions.labels(outcome).inc()
+        self._count("skillbus_submissions_total", outcome)
 
     @override
     def record_spans(self, outcome: SpanOutcome, count: int) -> None:
-        self._spans.labels(outcome).inc(count)
+        self._count("skillbus_spans_total", outcome, by=count)
 
     @override
     def record_model_calls(
         self, stage: str, calls: int, prompt_tokens: int, completion_tokens: int, seconds: float
     ) -> None:
-        model = self._model.get()
-        model.seconds.labels(stage).observe(seconds)
-        model.calls.labels(stage).inc(calls)
-        model.tokens.labels(stage, "prompt").inc(prompt_tokens)
-        model.tokens.labels(stage, "completion").inc(completion_tokens)
+        self._model_metrics.get()["skillbus_model_seconds"].labels(stage).observe(seconds)
+        self._count_model("skillbus_model_calls_total", stage, by=calls)
+        self._count_model("skillbus_model_tokens_total", stage, "prompt", by=prompt_tokens)
+        self._count_model("skillbus_model_tokens_total", stage, "completion", by=completion_tokens)
 
     @override
     def record_stored_answer(self, stage: str) -> None:
-        self._model.get().stored.labels(stage).inc()
+        self._count_model("skillbus_model_stored_answers_total", stage)
 
     @override
     def record_model_failure(self, stage: str, kind: ModelFailure) -> None:
-        self._model.get().failures.labels(stage, kind).inc()
+        self._count_model("skillbus_model_failures_total", stage, kind)
+
+
+def _make_metric(spec: MetricSpec, registry: CollectorRegistry | None) -> Any:
+    from prometheus_client import Counter, Histogram
+
+    if spec.kind == "counter":
+        return Counter(spec.name, spec.meaning, spec.labels, registry=registry)
+    buckets = _STAGE_BUCKETS if spec.name == "skillbus_stage_seconds" else _TASK_BUCKETS
+    return Histogram(spec.name, spec.meaning, spec.labels, registry=registry, buckets=buckets)
 
 
 class ProcessMetrics:

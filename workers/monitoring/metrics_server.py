@@ -6,7 +6,7 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -189,13 +189,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a request."""
         status, kind, body = self.server.metrics_server.respond(self.path.partition("?")[0])
         self.send_response(status)
-        for name, value in self._headers(kind, body).items():
-            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
         self.end_headers()
         self.wfile.write(body)
-
-    def _headers(self, kind: str, body: bytes) -> Mapping[str, str]:
-        return {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store"}
 
     def version_string(self) -> str:
         """Return the value of the `Server` header."""

@@ -33,39 +33,39 @@ class ParallelProbes(Generic[T]):
         exception of a probe is raised after all probes have ended or timed out.
         """
         with self._lock:
-            futures = {name: self._start(name) for name in self._probes}
+            # The result of a probe that ended after an earlier timeout is outdated.
+            self._pending = {
+                name: pending
+                if (pending := self._pending.get(name)) is not None and not pending.done()
+                else run_in_thread(probe, f"probe-{name}")
+                for name, probe in self._probes.items()
+            }
+            futures = self._pending
         wait(futures.values(), timeout_seconds)
-        return {
-            name: self._result(name, future, timeout_seconds) for name, future in futures.items()
-        }
-
-    def _start(self, name: str) -> Future[T]:
-        # The result of a probe that ended after an earlier timeout is outdated: start it again.
-        if name in self._pending and not self._pending[name].done():
-            return self._pending[name]
-        future: Future[T] = Future()
-        self._pending[name] = future
-        threading.Thread(
-            target=_run, args=(future, self._probes[name]), name=f"probe-{name}", daemon=True
-        ).start()
-        return future
-
-    def _result(self, name: str, future: Future[T], timeout_seconds: float) -> T | SkillbusError:
-        if not future.done():
-            return TransientError(f"{name} did not answer within {timeout_seconds:g} s")
-        with self._lock:
-            if self._pending.get(name) is future:
-                del self._pending[name]
-        error = future.exception()
-        if error is None:
-            return future.result()
-        if isinstance(error, SkillbusError):
-            return error
-        raise error
+        results: dict[str, T | SkillbusError] = {}
+        for name, future in futures.items():
+            if not future.done():
+                results[name] = TransientError(
+                    f"{name} did not answer within {timeout_seconds:g} s"
+                )
+                continue
+            try:
+                results[name] = future.result()
+            except SkillbusError as error:
+                results[name] = error
+        return results
 
 
-def _run(future: Future[T], probe: Probe[T]) -> None:
-    try:
-        future.set_result(probe())
-    except BaseException as error:  # raised in the thread that called `run`
-        future.set_exception(error)
+def run_in_thread(function: Callable[[], T], name: str) -> Future[T]:
+    """Return the future result of a function that runs in a thread of its own, which does not keep
+    the process alive. A `ThreadPoolExecutor` would wait for a server at the exit."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:  # raised where the result is read
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future

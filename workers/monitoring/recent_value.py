@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Generic, NamedTuple, TypeVar
 
+from workers.monitoring.parallel_probes import run_in_thread
+
 T = TypeVar("T")
 
 
@@ -42,26 +44,12 @@ class RecentValue(Generic[T]):
         if last is not None and time.time() - last.at < self._fresh_seconds:
             return last
         with self._lock:
+            if self._pending is None or self._pending.done():
+                self._pending = run_in_thread(self._find_now, "skillbus-find")
             pending = self._pending
-            if pending is None:
-                pending = self._pending = Future()
-                threading.Thread(
-                    target=self._run, args=(pending,), name="skillbus-find", daemon=True
-                ).start()
         wait([pending], self._wait_seconds)
         return pending.result() if pending.done() else self._last
 
-    def _run(self, pending: Future[Found[T]]) -> None:
-        try:
-            self._last = Found(self._find(), time.time())
-        except BaseException as error:  # raised by `get`
-            self._end(pending)
-            pending.set_exception(error)
-        else:
-            self._end(pending)
-            pending.set_result(self._last)
-
-    def _end(self, pending: Future[Found[T]]) -> None:
-        with self._lock:
-            if self._pending is pending:
-                self._pending = None
+    def _find_now(self) -> Found[T]:
+        self._last = found = Found(self._find(), time.time())
+        return found

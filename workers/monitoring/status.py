@@ -44,11 +44,11 @@ def home_status(
     if answers is not None:
         model = language_model_status(settings.language_model, answers)
     if answers is not None and settings.language_model.offline_stages:
-        from workers.monitoring.refinement_status import refinement_counts  # only with a model
+        from workers.library.refinement import RefinementProgress  # only with a model
 
-        refined = refined or RefinedSubjects()
-        counts = refinement_counts(settings.language_model, graph, answers, refined)
-        model["language_model"]["refinement"] = {"stages": counts}
+        progress = RefinementProgress(settings.language_model, graph, answers, refined=refined)
+        progress.find_missing()
+        model["language_model"]["refinement"] = {"stages": progress.count_by_stage()}
     return {
         "home": str(settings.home),
         "serving": serving,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -32,38 +32,21 @@ SAME_OVERLAP = 0.5
 SAME_COSINE = 0.8
 """Cosine from which two skills count as duplicates: of 20 such pairs of descriptions, 18 were."""
 
+FILTER_LAYERS = ("name", "overlap", "vector")
+
 _MAX_OVERLAP_WORDS = 5_000
 _DRAWN = 50
 _ROWS = 256
 
 
-@dataclass(slots=True)
-class FilterCounts:
-    """Numbers of candidates that were judged as negatives, and that each filter layer removed."""
-
-    candidates: int = 0
-    name: int = 0
-    overlap: int = 0
-    vector: int = 0
-
-    def shares(self) -> dict[str, float]:
-        """Return the share of the candidates that each layer removed."""
-        total = max(1, self.candidates)
-        return {
-            "name": round(self.name / total, 4),
-            "overlap": round(self.overlap / total, 4),
-            "vector": round(self.vector / total, 4),
-        }
-
-
 class NegativeMiner:
     """Mines negatives from a set of skills. vectors: (2, dimension) for each, of unit length.
 
-    `counts` adds up the candidates that the filters removed.
+    counts: of the `candidates` that were judged, and of those that each of FILTER_LAYERS removed.
     """
 
     def __init__(self, revisions: Sequence[StoredRevision], vectors: Mapping[RevisionKey, Vector]):
-        self.counts = FilterCounts()
+        self.counts = Counter[str]()
         self._parsed = {revision.key.skill_id: revision.parsed for revision in revisions}
         self._ids = [revision.key.skill_id for revision in revisions]
         self._places = {skill_id: place for place, skill_id in enumerate(self._ids)}
@@ -165,23 +148,22 @@ class NegativeMiner:
 
     def _is_duplicate(self, candidate: str, needed: Iterable[str]) -> bool:
         """Return whether a candidate duplicates a needed skill, by any filter layer; counts it."""
-        counts = self.counts
-        counts.candidates += 1
+        self.counts["candidates"] += 1
         known = [skill_id for skill_id in needed if skill_id in self._places]
         name = _normalised_name(self._parsed[candidate].record.name)
         if any(name == _normalised_name(self._parsed[other].record.name) for other in known):
-            counts.name += 1
+            self.counts["name"] += 1
             return True
         if any(
             _jaccard(self._body(candidate), self._body(other)) >= SAME_OVERLAP for other in known
         ):
-            counts.overlap += 1
+            self.counts["overlap"] += 1
             return True
         vectors = self._vectors[self._places[candidate]]
         for other in known:
             cosines = (vectors * self._vectors[self._places[other]]).sum(axis=1)
             if float(cosines.max()) >= SAME_COSINE:
-                counts.vector += 1
+                self.counts["vector"] += 1
                 return True
         return False
 

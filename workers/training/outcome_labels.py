@@ -1,15 +1,13 @@
 """Labelled prompts from reported outcomes, weighted against the bias for first places.
 
 A skill at the first place is looked at more often than skills after it, and so helps more often.
-Each label is therefore weighted by the inverse of the propensity that a
-skill at its place is reported on at all (Joachims et al., *Unbiased Learning-to-Rank with Biased
-Feedback*, WSDM 2017, section 4). The propensity is estimated by place, from the share of sent
-skills with a report.
+Each label is therefore weighted by the inverse of the propensity that a skill at its place is
+reported on at all (Joachims et al., *Unbiased Learning-to-Rank with Biased Feedback*, WSDM 2017,
+section 4). The propensity is estimated by place, from the share of sent skills with a report.
 """
 
 from __future__ import annotations
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,9 +83,7 @@ def read_outcome_labels(store: OutcomeStore, trusted: Iterable[str]) -> OutcomeL
     return OutcomeLabels(rows, propensities)
 
 
-def _read_reported(
-    store: OutcomeStore,
-) -> Iterator[tuple[AnsweredQuery, tuple[Outcome, ...]]]:
+def _read_reported(store: OutcomeStore) -> Iterator[tuple[AnsweredQuery, tuple[Outcome, ...]]]:
     """Yield answered queries with their outcomes."""
     epoch, query_ids = 0, set[str]()
     while True:
@@ -173,21 +169,3 @@ def _limit_owners(
     return [
         weight * scales.get(one.owner, 1.0) for one, weight in zip(labelled, weights, strict=True)
     ]
-
-
-def count_copies(tasks: Sequence[Mapping[str, Any]], seed: int) -> list[int]:
-    """Return how often each task is in a training set.
-
-    It is the weight of the task, rounded up or down at random so that it is right on average; it
-    may be 0, and is 1 without a weight. The result is the same for the same seed and text; tasks
-    with the same text differ by their order.
-    """
-    copies = []
-    same_text = Counter[str]()
-    for task in tasks:
-        text, weight = str(task["instruction"]).strip(), float(task.get("weight", 1.0))
-        whole = int(weight)
-        drawn = random.Random(f"{seed}:copies:{same_text[text]}:{text}").random() < weight - whole
-        same_text[text] += 1
-        copies.append(whole + drawn)
-    return copies

@@ -12,13 +12,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from pydantic import TypeAdapter
 
 from config.errors import PermanentError, TransientError
 from search.models.identity import TRAINING_FILE, processor_has_bfloat16
 from search.models.installed import check_installed
 from workers.library.user_files import write_atomically
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -31,6 +38,23 @@ ProgressCallback = Callable[[int, int], None]
 """Called with the number of items done and their total."""
 
 BatchT = TypeVar("BatchT")
+
+
+class BuiltTrainingSet(Protocol):
+    """Training set of a model, with the options that it was built with, and counts for its card."""
+
+    @property
+    def options(self) -> DataclassInstance:
+        """Options of the set; equal options on the same library give the same set."""
+        ...
+
+    @property
+    def notes(self) -> Mapping[str, int]:
+        """Counts by name."""
+        ...
+
+
+SetT = TypeVar("SetT", bound=BuiltTrainingSet)
 
 
 class Trainer(ABC, Generic[BatchT]):
@@ -198,6 +222,32 @@ def learning_rate_factor(done: int, steps: int) -> float:
     if done < rise:
         return (done + 1) / rise
     return 0.5 * (1.0 + math.cos(math.pi * (done - rise) / max(1, steps - rise)))
+
+
+def save_training_set(path: Path, training_set: BuiltTrainingSet) -> None:
+    """Save the training set of an unfinished training, from which it can be resumed."""
+    write_atomically(path, TypeAdapter(type(training_set)).dump_json(training_set))
+
+
+def load_training_set(path: Path, kind: type[SetT]) -> SetT:
+    """Return a saved training set; raises PermanentError if it cannot be read."""
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise PermanentError(f"{path} cannot be read ({reason}); start over with --fresh") from None
+
+
+def describe_training(training_set: BuiltTrainingSet) -> dict[str, Any]:
+    """Return the part of a model card that all models have."""
+    choices = asdict(training_set.options)
+    return {
+        "skillbus": version("skillbus"),
+        "base": choices["base"],
+        "languages": list(choices["languages"]),
+        "choices": choices,
+        "notes": training_set.notes,
+    }
 
 
 def write_training_card(folder: Path, card: Mapping[str, Any]) -> None:

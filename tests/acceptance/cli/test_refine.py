@@ -80,7 +80,7 @@ def test_an_estimate_is_what_is_asked_then(library: Skillbus, server: LanguageMo
     assert server.requests == 0
     assert estimate["skills"] == 3
     report = library("refine", "--json").data
-    assert report["stages"] == {"roles": {"refined": 3, "invalid": 0}}
+    assert report["stages"] == {"roles": {"refined": 3, "waiting": 0, "invalid": 0}}
     usage = library("status", "--json").data["language_model"]["usage"]["roles"]
     assert estimate["calls"] == server.requests == usage["calls"] == 6
     assert estimate["prompt_tokens"] == usage["prompt_tokens"]

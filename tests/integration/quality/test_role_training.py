@@ -13,9 +13,9 @@ from skills.parsing.parse_skill import parse_skill
 from skills.roles.classifier import dump_weights
 from tests.support.samples.roles import write_labelled
 from workers.library.user_files import write_atomically
-from workers.training.labels import read_labels, read_skills
-from workers.training.model_card import make_model_card
-from workers.training.role_training import (
+from workers.training.roles.labels import read_labels, read_skills
+from workers.training.roles.model_card import make_model_card
+from workers.training.roles.role_training import (
     Example,
     Hyperparameters,
     TrainingResult,

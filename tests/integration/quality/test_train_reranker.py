@@ -15,16 +15,20 @@ from search.models.identity import SMALL_MODEL
 from search.models.reranker import CrossEncoderReranker
 from tests.support.samples.reranking import write_cross_encoder
 from workers.cli.training.reranker import _load_or_build, reranker
-from workers.training.cross_encoder import CrossEncoderTrainer
 from workers.training.query_origins import LABELLED, OWN_TEXT
-from workers.training.reranker_training import evaluate_on_held_out, train, write_model_card
-from workers.training.trainer import CHECKPOINT
-from workers.training.training_set import (
+from workers.training.reranker.cross_encoder import CrossEncoderTrainer
+from workers.training.reranker.reranker_training import (
+    evaluate_on_held_out,
+    train,
+    write_model_card,
+)
+from workers.training.reranker.training_lists import (
     HeldOutQuery,
     TrainingList,
     TrainingOptions,
     TrainingSet,
 )
+from workers.training.trainer import CHECKPOINT
 
 LETTERS = "abcdefghij"
 
@@ -104,9 +108,7 @@ def test_a_power_cut_loses_only_what_came_after_the_checkpoint(base: str, tmp_pa
 
 
 def test_a_checkpoint_of_something_else_is_refused(base: str, tmp_path: Path) -> None:
-    trainer = CrossEncoderTrainer(
-        base, max_length=32, steps=4, learning_rate=1e-3, seed=0, threads=1
-    )
+    trainer = CrossEncoderTrainer(TrainingOptions(base, ("en",)), steps=4, threads=1)
     (tmp_path / CHECKPOINT).write_bytes(b"no tensors")
     with pytest.raises(PermanentError, match=r"not a checkpoint of this training.*--fresh"):
         trainer.load_checkpoint(tmp_path)
@@ -115,13 +117,10 @@ def test_a_checkpoint_of_something_else_is_refused(base: str, tmp_path: Path) ->
 
 
 def test_a_base_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PermanentError, match="--base"):
-        CrossEncoderTrainer(
-            str(tmp_path), max_length=32, steps=4, learning_rate=1e-3, seed=0, threads=1
-        )
     labels = write_cross_encoder(tmp_path / "three", labels=3)
-    with pytest.raises(PermanentError, match="--base"):
-        CrossEncoderTrainer(labels, max_length=32, steps=4, learning_rate=1e-3, seed=0, threads=1)
+    for name in (str(tmp_path), labels):
+        with pytest.raises(PermanentError, match="--base"):
+            CrossEncoderTrainer(TrainingOptions(name, ("en",)), steps=4, threads=1)
 
 
 def test_the_base_is_loaded_before_the_queries_are_ranked(tmp_path: Path) -> None:
@@ -147,9 +146,7 @@ def test_pairs_are_cut_at_the_limit_of_the_tokenizer(base: str, tmp_path: Path) 
     config.num_labels = 1
     RobertaForSequenceClassification(config).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(base, model_max_length=32).save_pretrained(tmp_path)
-    trainer = CrossEncoderTrainer(
-        str(tmp_path), max_length=256, steps=1, learning_rate=1e-3, seed=0, threads=1
-    )
+    trainer = CrossEncoderTrainer(TrainingOptions(str(tmp_path), ("en",)), steps=1, threads=1)
     assert trainer.max_length == 32
     assert np.isfinite(trainer.step([("a " * 50, ["b " * 50, "c"])]))
 
@@ -198,7 +195,8 @@ def test_a_model_wins_only_where_the_interval_of_its_gain_is_above_none(
     made.texts = {name: name[2:] * 3 + " " + name[2:] for name in made.texts}
     made.texts |= {"x:a": "kiln", "x:b": "loom"}
     monkeypatch.setattr(
-        "workers.training.reranker_training.CrossEncoderReranker", lambda *_, **__: WordReranker()
+        "workers.training.reranker.reranker_training.CrossEncoderReranker",
+        lambda *_, **__: WordReranker(),
     )
     made.held_out = [HeldOutQuery(LABELLED, "loom", ("x:b",), ("x:a", "x:b"), (1.1, 1.0))] * 4
     assert evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]

@@ -190,9 +190,7 @@ def test_status_lines_of_a_library() -> None:
         "skills": {"published": 33, "waiting": 2, "failed": 1},
         "oldest_waiting_seconds": 12.0,
         "with_vectors": 32,
-        "with_vectors_share": 0.9697,
         "embedded": 33,
-        "embedded_share": 1.0,
         "outdated": 4,
         "links": 40,
         "unlinked": 3,
@@ -213,8 +211,8 @@ def test_status_lines_of_a_library() -> None:
     }
     assert _library_lines(report) == [
         "skills       33 published, 2 pending (oldest 12 s), 1 failed",
-        "with vectors 32 (97.0%)",
-        "embedded     33 (100.0%)",
+        "with vectors 32 of 33",
+        "embedded     33 of 33",
         "links        40 (3 skills to link)",
         "outdated     4 skills of an older version of the parser; they are parsed again in the "
         "background",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import DeadLetter, Journal
 from tasks.journal.sqlite import SqliteJournal
 from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, INGEST, REFINE, TaskPolicy
+from workers.backend.store_backend import StoreBackend
 from workers.library import dead_letters
 from workers.library.dead_letters import retry_dead_letter
 
@@ -55,7 +56,7 @@ def backend(tmp_path: Path) -> Iterator[DiscardingBackend]:
 
 
 def test_a_letter_that_is_discarded_during_its_retry_is_retried(backend: DiscardingBackend) -> None:
-    assert retry_dead_letter(backend, "1-letter")["id"] == "1-letter"
+    assert retry_dead_letter(cast(StoreBackend, backend), "1-letter")["id"] == "1-letter"
     assert [event.type for event in backend.accepted] == ["skillbus.source.changed.v1"]
     assert backend.journal.count_dead_letters() == 0
 
@@ -69,5 +70,5 @@ def test_a_task_that_is_sent_again_is_pending(
     backend.coordinator = LocalCoordinator()
     letter = DeadLetter("2-letter", task.name, ("lib:a",), "", 3, "", "", 1.0)
     backend.journal.add_dead_letter(letter)
-    retry_dead_letter(backend, letter.id)
+    retry_dead_letter(cast(StoreBackend, backend), letter.id)
     assert (sent, backend.coordinator.count_pending(task.name)) == ([(task.name, letter.ids)], 1)

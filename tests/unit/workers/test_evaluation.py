@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
 from skills.bundle.model import Bundle, LeftOutSkill, Withheld, WithheldSkill
+from tasks.evaluations.model import Measure
 from workers.evaluation import intervals
 from workers.evaluation.ablation import (
     ALL_STAGES,
@@ -34,7 +35,6 @@ from workers.evaluation.bundles import (
     summarise_bundle,
 )
 from workers.evaluation.intervals import (
-    ConfidenceInterval,
     bootstrap_groups,
     bootstrap_interval,
 )
@@ -167,12 +167,12 @@ def test_intervals_hold_the_mean_and_repeat(values: list[float]) -> None:
 def test_an_interval_narrows_with_more_tasks() -> None:
     few, many = bootstrap_interval([0.0, 1.0] * 5), bootstrap_interval([0.0, 1.0] * 50)
     assert many.high - many.low < few.high - few.low
-    assert bootstrap_interval([0.25] * 7) == ConfidenceInterval(0.25, 0.25, 0.25)
+    assert bootstrap_interval([0.25] * 7) == Measure(0.25, 0.25, 0.25)
     with pytest.raises(ValueError, match="no values"):
         bootstrap_interval([])
 
 
-def measure_peak(function: Callable[[], ConfidenceInterval]) -> tuple[ConfidenceInterval, int]:
+def measure_peak(function: Callable[[], Measure]) -> tuple[Measure, int]:
     tracemalloc.start()
     try:
         return function(), tracemalloc.get_traced_memory()[1]
@@ -224,12 +224,12 @@ def test_every_stage_has_its_turn() -> None:
 
 
 def test_the_table_is_readable() -> None:
-    whole, none = ConfidenceInterval(0.8, 0.6, 1.0), ConfidenceInterval(0.0, 0.0, 0.0)
+    whole, none = Measure(0.8, 0.6, 1.0), Measure(0.0, 0.0, 0.0)
     less = AblationRow(
         "without dense",
         ("dense",),
-        {"Hit@1": ConfidenceInterval(0.7, 0.5, 0.9), "bundle": whole},
-        {"Hit@1": ConfidenceInterval(-0.1, -0.2, 0.0), "bundle": none},
+        {"Hit@1": Measure(0.7, 0.5, 0.9), "bundle": whole},
+        {"Hit@1": Measure(-0.1, -0.2, 0.0), "bundle": none},
     )
     first = AblationRow(
         ALL_STAGES, (), {"Hit@1": whole, "bundle": whole}, {"Hit@1": none, "bundle": none}

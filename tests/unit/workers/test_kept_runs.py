@@ -44,8 +44,9 @@ def keep(*prompts: EvaluatedPrompt) -> Evaluation:
 
 class TestMadeRuns:
     def test_a_prompt_has_ranks_and_values(self) -> None:
-        found = evaluate_prompt(ranked("t", "a", "b"), "fire", ["b", "c"])
-        assert found.ranks == (2, 0)
+        found = evaluate_prompt(ranked("t", "a", "b"), "fire", ["b", "c", "b"])
+        assert dict(zip(found.needed, found.ranks, strict=True)) == {"b": 2, "c": 0}
+        assert len(found.needed) == 2, "a skill that is named twice counts once"
         assert found.values["Hit@1"] == 0.0
         assert found.values["MRR@10"] == 0.5
 

@@ -9,14 +9,14 @@ from typing import cast
 
 import pytest
 
-from graph.entry_filter import EntryCount
+from graph.entry_filter import EntryCount, EntryFilter
 from graph.local.store import SqliteSkillGraph
 from graph.records import Publication
 from search.protocol import Hit, LexicalSearch, SearchIndex
 from skills.record import RevisionKey
 from workers.library.entry_policy import EntryPolicy
 from workers.library.search import library_search
-from workers.library.search.library_search import LibraryFilter, LibrarySearch
+from workers.library.search.library_search import LibrarySearch
 
 COUNT_SECONDS = 0.1
 
@@ -67,7 +67,7 @@ def test_a_library_that_changes_is_not_counted_for_each_page(
     )
 
     def total() -> int:
-        found = library.find(LibraryFilter(), "", 50, visible=None, include_withheld=False)
+        found = library.find("", EntryFilter(), "", 50, visible=None, include_withheld=False)
         return found.total
 
     publish(graph, 1)
@@ -107,5 +107,5 @@ def test_a_search_is_cut_if_the_engine_may_have_more(
         publish(graph, seq)
     engine = cast(SearchIndex, Engine(range(1, 4 + unpublished)))
     library = LibrarySearch(lambda: (graph, engine), lambda: cast(EntryPolicy, None))
-    found = library.find(LibraryFilter("kiln"), "", 9, visible=None, include_withheld=True)
+    found = library.find("kiln", EntryFilter(), "", 9, visible=None, include_withheld=True)
     assert (found.total, found.is_cut) == (3, is_cut)

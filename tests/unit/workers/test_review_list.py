@@ -81,7 +81,7 @@ def names(items: list[ReviewItem]) -> list[str]:
 @pytest.mark.parametrize("limit", [1, 2, 5, 6, 100])
 def test_pages_are_the_list_in_order(lister: ReviewLister, limit: int) -> None:
     pages = read_pages(lister, ReviewFilter(), limit)
-    assert [one for page in pages for one in page] == list(lister.list_items())
+    assert [one for page in pages for one in page] == list(lister.list_items(ReviewFilter()))
     assert names([one for page in pages for one in page]) == [*NAMES, "kiln"]
     assert {len(page) for page in pages[:-1]} <= {limit}
 
@@ -121,7 +121,7 @@ def test_of_a_rule_only_skills_with_findings_of_it_are_read(library: OneSkill) -
     def find(**wanted: Any) -> tuple[set[str], list[str]]:
         read.clear()
         found = find_findings(reader, FindingFilter(**wanted))
-        return {one.skill_id for one in found}, sorted(read)
+        return {one.entry.skill_id for one in found}, sorted(read)
 
     def review(rule: str) -> tuple[list[str], list[str]]:
         read.clear()
@@ -154,14 +154,14 @@ def test_a_page_ends_when_it_has_looked_at_many_skills(
 
 
 def test_a_review_has_its_gravest_finding(lister: ReviewLister) -> None:
-    _, second, *_, update = (one.describe() for one in lister.list_items())
+    _, second, *_, update = (one.describe() for one in lister.list_items(ReviewFilter()))
     assert second["finding"]["rule"] == "download-run"
     assert second["finding"]["line"] > 1
     assert update["finding"] is None
 
 
 def test_waived_findings_are_no_reason_of_a_review(lister: ReviewLister) -> None:
-    released, waiting, confirmed, *_ = (one.describe() for one in lister.list_items())
+    released, waiting, confirmed, *_ = (one.describe() for one in lister.list_items(ReviewFilter()))
     assert (released["state"], released["level"]) == ("released", 0)
     assert (released["rules"], released["finding"]) == ([], None)
     assert waiting["level"] == confirmed["level"] == 2
@@ -174,12 +174,12 @@ def test_a_review_has_the_gravest_finding_that_counts() -> None:
         write_skill(library.root, "kiln", body=body)
         library.ingest(1)
         lister = open_lister(library)
-        [before] = lister.list_items()
+        [before] = lister.list_items(ReviewFilter())
         assert before.gravest is not None
         gravest = get_rule_id(before.gravest)
         [other] = set(before.rules) - {gravest}
         library.reviews.waive("lib:kiln", None, gravest, Reviewer("local:ana", "a quote"))
-        [after] = lister.list_items()
+        [after] = lister.list_items(ReviewFilter())
         assert after.rules == (other,)
         assert after.gravest is not None
         assert get_rule_id(after.gravest) == other

@@ -33,9 +33,9 @@ from workers.cli.training.model_training import (
     resume_or_build,
 )
 from workers.cli.training.reranker import _choose, _load_or_build, reranker
-from workers.training.reranker_training import TRAINING_SET_FILE
-from workers.training.trainer import CHECKPOINT
-from workers.training.training_set import TrainingOptions, TrainingSet, dump, load
+from workers.training.reranker.reranker_training import TRAINING_SET_FILE
+from workers.training.reranker.training_lists import TrainingOptions, TrainingSet
+from workers.training.trainer import CHECKPOINT, save_training_set
 
 
 def test_a_training_on_outcomes_is_resumed_whatever_was_reported_since(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_training_on_outcomes_is_resumed_whatever_was_reported_since(tmp_path:
     options = reranker.make_context("reranker", ["--out", str(tmp_path), "--outcomes"]).params
     del options["lists_a_step"]
     begun = TrainingSet(_choose(settings, options, identify_feedback(None, True)))
-    (tmp_path / TRAINING_SET_FILE).write_bytes(dump(begun))
+    save_training_set(tmp_path / TRAINING_SET_FILE, begun)
     assert _load_or_build(settings, options) == begun
 
 
@@ -154,7 +154,7 @@ def test_a_fresh_training_replaces_a_model_only_once_its_data_are_there(tmp_path
 
     def run(build: Callable[[], TrainingSet]) -> TrainingSet:
         prepare_folder(out, True, path.name, "reranker", SMALL_MODEL)
-        return resume_or_build(path, made.options, load, dump, build, fresh=True)
+        return resume_or_build(path, made.options, TrainingSet, build, fresh=True)
 
     def fail() -> TrainingSet:
         raise UsageError("too few skills")

@@ -1,4 +1,4 @@
-"""Files that a user names: those that cannot be written are refused with the reason."""
+"""Files that a user names are read and written as meant, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
-from workers.library.user_files import write_atomically
+from workers.library.user_files import read_text, write_atomically
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text('{"task_id": "1"}', encoding="utf-8-sig")
+    assert read_text(tmp_path / "tasks.jsonl") == '{"task_id": "1"}'
 
 
 def test_a_file_below_a_file_is_refused(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def roles(skill_ids: str, out: Path | None, gold: Path | None, weights: Path | N
     from workers.evaluation.metrics import role_metrics
     from workers.evaluation.predictions import predict_roles, read_published_revisions
     from workers.library.user_files import read_bytes
-    from workers.training.labels import read_labels
+    from workers.training.roles.labels import read_labels
 
     ids = [part.strip() for part in skill_ids.split(",") if part.strip()]
     if not ids:

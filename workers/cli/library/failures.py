@@ -37,11 +37,11 @@ def failures(refinement: bool) -> None:
 
 def _list_invalid_answers(settings: Settings) -> list[dict[str, Any]]:
     from workers.cli.library.refine import select_stages
-    from workers.library.refinement import RefinementProgress
+    from workers.library.refinement import open_progress
 
     settings = select_stages(settings, ())
     with open_catalog(settings) as graph, ExitStack() as stack:
-        progress = RefinementProgress(settings, graph, None, stack)
+        progress = open_progress(settings, graph, None, stack)
         progress.find_missing()
         return [
             {"skill_id": one.entry.skill_id, "stage": one.stage, "reason": one.reason}

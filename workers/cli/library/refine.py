@@ -132,7 +132,7 @@ def run_refine(settings: Settings, source_id: str | None) -> dict[str, Any]:
     skills are left to a later run.
     """
     from workers.backend.factory import open_backend
-    from workers.library.refinement import RefinementProgress
+    from workers.library.refinement import open_progress
 
     started = time.monotonic()
     _require_library(settings, source_id)
@@ -140,7 +140,7 @@ def run_refine(settings: Settings, source_id: str | None) -> dict[str, Any]:
         ExitStack() as stack,
         open_backend(settings, writable=True, embeds="skills", refine="on request") as backend,
     ):
-        progress = RefinementProgress(settings, backend.graph, source_id, stack)
+        progress = open_progress(settings, backend.graph, source_id, stack)
         with progress_bar("refining") as step:
             _wait_until_refined(backend, progress, step)
         _wait_until_published(backend)

@@ -52,13 +52,12 @@ def list_reviews(state: str | None, source_id: str | None) -> None:
     Example:
       skillbus review list --state waiting
     """
+    from workers.library.review.review_list import ReviewFilter, ReviewState  # slow to import
+
     settings = read_settings()
     with open_review_lister(settings) as lister:
-        rows = [
-            one.describe()
-            for one in lister.list_items(source_id)
-            if state in (None, one.state.value)
-        ]
+        wanted = ReviewFilter(ReviewState(state) if state else None, source_id)
+        rows = [one.describe() for one in lister.list_items(wanted)]
     if not rows:
         with open_catalog(settings) as graph:
             require_source(graph.list_sources(), source_id)

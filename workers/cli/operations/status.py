@@ -92,8 +92,8 @@ def _library_lines(report: Mapping[str, Any]) -> list[str]:
         skills += f", {counts['held']} held for review" if counts.get("held") else ""
         lines += [
             _line("skills", skills),
-            _line("with vectors", f"{report['with_vectors']} ({report['with_vectors_share']:.1%})"),
-            _line("embedded", f"{report['embedded']} ({report['embedded_share']:.1%})"),
+            _line("with vectors", f"{report['with_vectors']} of {counts['published']}"),
+            _line("embedded", f"{report['embedded']} of {counts['published']}"),
             _line("links", f"{report['links']} ({report['unlinked']} skills to link)"),
         ]
         if report.get("outdated"):

@@ -122,7 +122,7 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTra
     """Return the training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
     from workers.training.encoder.bi_encoder import check_base
-    from workers.training.encoder.encoder_pairs import dump, load
+    from workers.training.encoder.encoder_pairs import EncoderTrainingSet
     from workers.training.encoder.encoder_training import PAIRS_FILE, base_settings
     from workers.training.encoder.mine_pairs import build_encoder_training_set
 
@@ -136,7 +136,7 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTra
             return build_encoder_training_set(services, chosen, tasks, step)
 
     path = options["out"] / PAIRS_FILE
-    return resume_or_build(path, chosen, load, dump, build, fresh=options["fresh"])
+    return resume_or_build(path, chosen, EncoderTrainingSet, build, fresh=options["fresh"])
 
 
 def _choose(settings: Settings, options: Mapping[str, Any], feedback: str) -> EncoderOptions:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,21 +19,12 @@ from workers.cli.parameter_types import FolderPath
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from workers.training.trainer import ProgressCallback
+    from workers.training.trainer import BuiltTrainingSet, ProgressCallback
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
-class BuiltTrainingSet(Protocol):
-    """Training set of a model, with the options that it was built with."""
-
-    @property
-    def options(self) -> DataclassInstance:
-        """Options of the set; equal options on the same library give the same set."""
-        ...
-
-
-SetT = TypeVar("SetT", bound=BuiltTrainingSet)
+SetT = TypeVar("SetT", bound="BuiltTrainingSet")
 OptionsT = TypeVar("OptionsT", bound="DataclassInstance")
 
 
@@ -156,8 +147,7 @@ def choose_options(kind: type[OptionsT], options: Mapping[str, Any], **given: ob
 def resume_or_build(
     path: Path,
     options: DataclassInstance,
-    load: Callable[[Path], SetT],
-    dump: Callable[[SetT], bytes],
+    kind: type[SetT],
     build: Callable[[], SetT],
     *,
     fresh: bool,
@@ -169,24 +159,25 @@ def resume_or_build(
     """
     from search.models.identity import TRAINING_FILE
     from search.models.low_rank import ADAPTER_FILE
-    from workers.library.user_files import write_atomically
-    from workers.training.trainer import CHECKPOINT
+    from workers.training.trainer import CHECKPOINT, save_training_set
 
     if fresh or not path.exists():
         training_set = build()
         (path.parent / CHECKPOINT).unlink(missing_ok=True)  # it belongs to the earlier set
-        write_atomically(path, dump(training_set))
+        save_training_set(path, training_set)
     else:
-        training_set = _load_interrupted(path, options, load)
+        training_set = _load_interrupted(path, options, kind)
     # An adapter that is left would be loaded instead of weights that are trained now.
     for name in (TRAINING_FILE, ADAPTER_FILE):
         (path.parent / name).unlink(missing_ok=True)
     return training_set
 
 
-def _load_interrupted(path: Path, options: DataclassInstance, load: Callable[[Path], SetT]) -> SetT:
+def _load_interrupted(path: Path, options: DataclassInstance, kind: type[SetT]) -> SetT:
     """Load a training set; raise UsageError if it was built with other options."""
-    training_set, folder = load(path), path.parent
+    from workers.training.trainer import load_training_set
+
+    training_set, folder = load_training_set(path, kind), path.parent
     before, now = asdict(training_set.options), asdict(options)
     changed = sorted(name for name in before if before[name] != now[name])
     if changed:

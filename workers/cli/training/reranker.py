@@ -27,8 +27,8 @@ from workers.cli.training.model_training import (
 )
 
 if TYPE_CHECKING:
+    from workers.training.reranker.training_lists import TrainingOptions, TrainingSet
     from workers.training.trainer import ProgressCallback
-    from workers.training.training_set import TrainingOptions, TrainingSet
 
 _ORDERS = ("baseline", "reranker_only", "combined")
 
@@ -80,7 +80,7 @@ def reranker(**options: Any) -> None:
       skillbus train reranker --out my-reranker --feedback tasks.jsonl
       SKILLBUS_RERANKER__MODEL=my-reranker skillbus query "plan the crossing"
     """
-    from workers.training.reranker_training import (
+    from workers.training.reranker.reranker_training import (
         TRAINING_SET_FILE,
         evaluate_on_held_out,
         train,
@@ -105,9 +105,9 @@ def reranker(**options: Any) -> None:
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSet:
     """Return the training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
-    from workers.training.cross_encoder import check_base
-    from workers.training.reranker_training import TRAINING_SET_FILE
-    from workers.training.training_set import build_training_set, dump, load
+    from workers.training.reranker.cross_encoder import check_base
+    from workers.training.reranker.reranker_training import TRAINING_SET_FILE
+    from workers.training.reranker.training_lists import TrainingSet, build_training_set
 
     labelled = (options["feedback"], options["outcomes"])
     chosen = _choose(settings, options, identify_feedback(*labelled))
@@ -122,11 +122,11 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSe
             return build_training_set(services, chosen, tasks, step)
 
     path = options["out"] / TRAINING_SET_FILE
-    return resume_or_build(path, chosen, load, dump, build, fresh=options["fresh"])
+    return resume_or_build(path, chosen, TrainingSet, build, fresh=options["fresh"])
 
 
 def _choose(settings: Settings, options: Mapping[str, Any], feedback: str) -> TrainingOptions:
-    from workers.training.training_set import TrainingOptions
+    from workers.training.reranker.training_lists import TrainingOptions
 
     return choose_options(
         TrainingOptions,

@@ -61,9 +61,9 @@ def roles(
       skillbus train roles my-roles.json --skills examples=./examples/skills --out roles.npz
     """
     from skills.roles.classifier import dump_weights
-    from workers.training.labels import read_labels
-    from workers.training.model_card import make_model_card
-    from workers.training.role_training import make_example, train_roles
+    from workers.training.roles.labels import read_labels
+    from workers.training.roles.model_card import make_model_card
+    from workers.training.roles.role_training import make_example, train_roles
 
     if out is not None and predictions in (out, out.with_suffix(".json")):
         raise UsageError(f"{predictions}: --predictions names the weights or their model card")
@@ -110,7 +110,7 @@ def _read_parsed(
 ) -> Mapping[str, ParsedSkill]:
     """Return the labelled skills, from folders or from the library."""
     if folders:
-        from workers.training.labels import read_skills
+        from workers.training.roles.labels import read_skills
 
         return read_skills(skill_ids, _by_source(folders))
     from workers.cli.evaluation.options import open_library

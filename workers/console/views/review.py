@@ -20,7 +20,7 @@ from workers.http.routes.review.waivers import NewWaiver
 from workers.http.routes.revisions import Seq
 from workers.http.tokens import TokenScope
 from workers.library.review.decisions import ReviewDecision
-from workers.library.review.review_list import ReviewState
+from workers.library.review.review_list import ReviewFilter, ReviewState
 
 PATH = f"{PREFIX}/review"
 ANY = "any"
@@ -88,7 +88,7 @@ def show_review(
 ) -> Response:
     """Show the findings and the change of a skill."""
     revision = decisions.get_review(view.backend, skill_id, seq)
-    items = list(view.backend.review_lister.list_items(skill_id=skill_id))
+    items = list(view.backend.review_lister.list_items(ReviewFilter(skill_id=skill_id)))
     return view.render(
         "review/skill.html",
         section="Review",

@@ -147,7 +147,7 @@ def _find_interval(differences: tuple[float, ...]) -> Measure:
     """
     if not any(differences):
         return Measure(0.0, 0.0, 0.0)
-    return Measure(*bootstrap_interval(differences))
+    return bootstrap_interval(differences)
 
 
 def _compare_prompt(old: EvaluatedPrompt, new: EvaluatedPrompt) -> PromptChange | None:

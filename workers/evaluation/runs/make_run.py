@@ -61,7 +61,7 @@ def evaluate_prompt(
 
     scored: the ranking to score, of `credit_also`, if it differs.
     """
-    ids = scored or ranked.skill_ids
+    ids, needed = scored or ranked.skill_ids, tuple(dict.fromkeys(needed))
     place = {skill_id: rank for rank, skill_id in enumerate(ids, 1)}
     values: dict[str, float] = {}
     if needed:
@@ -70,7 +70,7 @@ def evaluate_prompt(
     return EvaluatedPrompt(
         prompt_id=ranked.task_id,
         task=task[:MAX_TASK_CHARACTERS],
-        needed=tuple(needed),
+        needed=needed,
         found=tuple(ranked.skill_ids[:MAX_FOUND]),
         ranks=tuple(place.get(one, 0) for one in needed),
         values=values,
@@ -138,9 +138,7 @@ def measure(prompts: Sequence[EvaluatedPrompt]) -> dict[str, Measure]:
     """Return the mean of each value with its interval, over the prompts that have it."""
     names = dict.fromkeys(name for prompt in prompts for name in prompt.values)
     return {
-        name: Measure(
-            *bootstrap_interval([one.values[name] for one in prompts if name in one.values])
-        )
+        name: bootstrap_interval([one.values[name] for one in prompts if name in one.values])
         for name in names
     }
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import merge
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NamedTuple
 
 from config.settings import Settings
@@ -16,6 +16,7 @@ from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
 from search.protocol import StoredRevision
 from search.review_store import ReviewStore
+from skills.batches import batches
 from skills.record import RevisionKey, SafetyFinding
 from skills.review import ReviewKind, ReviewRecord, Reviews, collect_rule_ids
 from skills.skill_policy import SkillPolicy, is_reviewed_source
@@ -86,8 +87,7 @@ class ReviewItem:
 
 
 class ReviewPlace(NamedTuple):
-    """A place in the list: first the reviews about findings, by skill, then
-    the updates, by skill."""
+    """A place in the list."""
 
     about: str
     skill_id: str
@@ -95,13 +95,13 @@ class ReviewPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReviewFilter:
-    """Filter of reviews; None matches any. rule: id of a rule with a
-    finding, which may be waived."""
+    """Filter of reviews; None matches any. rule: of a finding, which may be waived."""
 
     state: ReviewState | None = None
     source_id: str | None = None
     about: str | None = None
     rule: str | None = None
+    skill_id: str | None = None
 
     def covers(self, one: ReviewItem) -> bool:
         """Return whether a review matches."""
@@ -120,17 +120,13 @@ class ReviewPage(NamedTuple):
 
 
 class ReviewLister:
-    """Lists reviews of a library. source_id, skill_id: limit the list to a source or a skill.
+    """Lists reviews of a library: first those about findings, by skill, then updates, by skill.
 
     read_revisions: reads revisions of the index; a count rarely needs it.
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        graph: Catalog,
-        read_revisions: ReadRevisions,
-        store: ReviewStore,
+        self, settings: Settings, graph: Catalog, read_revisions: ReadRevisions, store: ReviewStore
     ) -> None:
         self._settings = settings
         self._graph = graph
@@ -141,18 +137,14 @@ class ReviewLister:
         self._counts: dict[str, int] | None = None
         self._counted_at = 0.0
 
-    def list_items(
-        self, source_id: str | None = None, skill_id: str | None = None
-    ) -> Iterator[ReviewItem]:
-        """Yield waiting and decided reviews: first those about findings, by skill, then updates."""
-        reviews = self._store.get_all() if skill_id is None else self._store.get([skill_id])
-        for _, item in self._walk_withheld(reviews, source_id, skill_id):
-            if item is not None:
+    def list_items(self, wanted: ReviewFilter) -> Iterator[ReviewItem]:
+        """Yield waiting and decided reviews."""
+        for _, item in self._walk(wanted, None):
+            if item is not None and wanted.covers(item):
                 yield item
-        yield from self._list_updates(reviews, source_id)
 
     def find_page(self, wanted: ReviewFilter, after: ReviewPlace | None, limit: int) -> ReviewPage:
-        """Return a page of reviews, in the order of `list_items`.
+        """Return a page of reviews.
 
         after: `after` of the previous page. A page ends after a number of skills, so it may have
         fewer reviews than `limit`, or none.
@@ -170,14 +162,16 @@ class ReviewLister:
     def _walk(
         self, wanted: ReviewFilter, after: ReviewPlace | None
     ) -> Iterator[tuple[ReviewPlace, ReviewItem | None]]:
-        """Yield the places after a place, each with its review, None if there
-        is nothing to review."""
-        reviews = self._store.get_all()
+        """Yield the places after a place, each with its review, None if nothing is to review."""
+        skill_id = wanted.skill_id
+        reviews = self._store.get_all() if skill_id is None else self._store.get([skill_id])
         first = after or ReviewPlace(_FINDINGS, "")
         if first.about == _FINDINGS and wanted.about in (None, _FINDINGS):
-            yield from self._walk_withheld(
-                reviews, wanted.source_id, None, first.skill_id, wanted.rule
-            )
+            policy = self._get_policy(reviews)
+            entries = self._find_suspects(policy, reviews, wanted, first.skill_id)
+            for batch in batches(entries, _READ_AT_ONCE):
+                for entry, item in zip(batch, self._judge(policy, batch), strict=True):
+                    yield ReviewPlace(_FINDINGS, entry.skill_id), item
             first = ReviewPlace(_UPDATE, "")
         if wanted.about in (None, _UPDATE) and wanted.rule is None:
             after_id = first.skill_id if first.about == _UPDATE else ""
@@ -212,8 +206,9 @@ class ReviewLister:
         """Yield the reviews about findings that cannot be judged by the catalog alone. Other
         withheld skills, whose revisions need not be read, are added to the counts."""
         policy = self._get_policy(reviews)
-        entries = self._find_suspects(policy, reviews, None, None)
-        while batch := list(islice(entries, _READ_AT_ONCE)):
+        for batch in batches(
+            self._find_suspects(policy, reviews, ReviewFilter(), ""), _READ_AT_ONCE
+        ):
             contested = [
                 one
                 for one in batch
@@ -235,67 +230,42 @@ class ReviewLister:
         contents = {entry.skill_id: entry.content_hash for entry in entries}
         return [
             waiver_data(
-                one,
-                "in force" if contents.get(one.skill_id) == one.content_hash else "ended",
+                one, "in force" if contents.get(one.skill_id) == one.content_hash else "ended"
             )
             for one in waivers
         ]
 
     # -- findings
 
-    def _walk_withheld(
-        self,
-        reviews: Reviews,
-        source_id: str | None,
-        skill_id: str | None,
-        after_id: str = "",
-        rule: str | None = None,
-    ) -> Iterator[tuple[ReviewPlace, ReviewItem | None]]:
-        policy = self._get_policy(reviews)
-        entries = self._find_suspects(policy, reviews, source_id, skill_id, after_id, rule)
-        while batch := list(islice(entries, _READ_AT_ONCE)):
-            for entry, item in zip(batch, self._judge(policy, batch), strict=True):
-                yield ReviewPlace(_FINDINGS, entry.skill_id), item
-
     def _get_policy(self, reviews: Reviews) -> EntryPolicy:
         return EntryPolicy.of_catalog(self._settings, self._graph, self._read_revisions, reviews)
 
     def _find_suspects(
-        self,
-        policy: EntryPolicy,
-        reviews: Reviews,
-        source_id: str | None,
-        skill_id: str | None,
-        after_id: str = "",
-        rule: str | None = None,
+        self, policy: EntryPolicy, reviews: Reviews, wanted: ReviewFilter, after_id: str
     ) -> Iterator[CatalogEntry]:
-        """Yield published skills that are withheld for their level, or that a
-        person confirmed, by id.
-
-        rule: skills that are known to have no finding of this rule may be left out.
-        """
+        """Yield published skills that are withheld for their level, or that a person confirmed, by
+        id. Skills that are known to have no finding of the wanted rule may be left out."""
         confirmed = {
             name
             for name, records in reviews.by_skill.items()
             if name > after_id
-            and _is_of(name, source_id)
+            and _is_of(name, wanted.source_id)
             and any(one.kind is ReviewKind.CONFIRMATION for one in records)
         }
-        if skill_id is not None:
-            entries: Iterator[CatalogEntry] = iter(self._graph.get_entries([skill_id]))
-            entries = (one for one in entries if one.state is SkillState.PUBLISHED)
+        if wanted.skill_id is not None:
+            entries: Iterable[CatalogEntry] = self._graph.get_entries([wanted.skill_id])
         else:
             highest = policy.policy.highest_level
-            selection = select_marked(self._graph, source_id, rule, highest)
+            selection = select_marked(self._graph, wanted.source_id, wanted.rule, highest)
             entries = iterate_entries(self._graph, selection, after_id)
         suspects = (
             one
             for one in entries
             if one.skill_id not in confirmed and _exceeds_level(policy.policy, one)
         )
-        found = sorted(self._graph.get_entries(sorted(confirmed)), key=_get_id)
-        quarantined = (one for one in found if one.state is SkillState.PUBLISHED)
-        return merge(suspects, quarantined, key=_get_id)
+        quarantined = sorted(self._graph.get_entries(sorted(confirmed)), key=_get_id)
+        found = merge(suspects, quarantined, key=_get_id)
+        return (one for one in found if one.state is SkillState.PUBLISHED)
 
     def _judge(
         self, policy: EntryPolicy, entries: Sequence[CatalogEntry]
@@ -305,7 +275,7 @@ class ReviewLister:
         stored = self._read_revisions(keys) if keys else {}
         for entry, key in zip(entries, keys, strict=True):
             # The revision may have been superseded meanwhile.
-            yield _judge_revision(policy.policy, entry, stored[key]) if key in stored else None
+            yield _judge_revision(policy, entry, stored[key]) if key in stored else None
 
     # -- updates
 
@@ -354,12 +324,10 @@ def _exceeds_level(policy: SkillPolicy, entry: CatalogEntry) -> bool:
 
 
 def _judge_revision(
-    policy: SkillPolicy, entry: CatalogEntry, revision: StoredRevision
+    policy: EntryPolicy, entry: CatalogEntry, revision: StoredRevision
 ) -> ReviewItem | None:
-    record = rescan_revision(revision).parsed.record
-    place = (entry.skill_id, revision.content_hash, record, entry.judgements)
-    violation = policy.find_record_violation(*place)
-    records = policy.reviews.get(*place[:2])
+    findings, violation = policy.judge_revision(entry, rescan_revision(revision))
+    records = policy.policy.reviews.get(entry.skill_id, revision.content_hash)
     confirmed = [one for one in records if one.kind is ReviewKind.CONFIRMATION]
     waivers = [one for one in records if one.kind is ReviewKind.WAIVER]
     if confirmed:
@@ -370,7 +338,6 @@ def _judge_revision(
         state, decision = ReviewState.RELEASED, max(waivers, key=lambda one: one.recorded)
     else:  # its rules are suppressed, or a newer scanner finds less
         return None
-    findings = policy.count_findings(*place)
     return ReviewItem(
         *(entry.skill_id, _FINDINGS, state, entry.seq, entry.seq, findings.level),
         rules=collect_rule_ids(findings.counted),

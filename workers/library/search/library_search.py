@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from graph.entry_filter import EntryCount, EntryFilter, HasScripts
 from graph.protocol import Catalog, SkillGraph
-from graph.records import CatalogEntry, SkillState
+from graph.records import CatalogEntry
 from graph.visible_graph import VisibleGraph
 from search.protocol import Filters, LexicalSearch, SearchIndex
 from search.text.tokens import tokenize
@@ -29,7 +29,16 @@ MAX_FOUND = 500
 
 MAX_TEXT_CHARACTERS = 500
 
-FACETS = ("source", "state", "language", "licence", "level", "has_scripts", "embedded")
+FACETS = {
+    "source": "source_id",
+    "state": "state",
+    "language": "language",
+    "licence": "licence",
+    "level": "safety_level",
+    "has_scripts": "has_scripts",
+    "embedded": "embedded",
+}
+"""Names of the facets, and of the fields of a filter and of a count that they are about."""
 
 _COUNTS_SECONDS = 5.0
 _COUNTS_REST = 20
@@ -39,46 +48,6 @@ _EXTRA_HITS = 100
 _MAX_VALUES = 100
 _MAX_PLACE_DIGITS = 12
 _UNFINISHED = re.compile(r"[^\W_]{2,40}$")
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryFilter:
-    """Filter of skills; None matches any. text: words, of which the last may be unfinished; "" for
-    all skills. level: the lowest, as the scanner found it."""
-
-    text: str = ""
-    source: str | None = None
-    state: SkillState | None = None
-    language: str | None = None
-    licence: str | None = None
-    level: int | None = None
-    has_scripts: HasScripts | None = None
-    embedded: bool | None = None
-
-    def covers(self, one: EntryCount) -> bool:
-        """Return whether entries with these values match."""
-        return not self.find_mismatches(one)
-
-    def find_mismatches(self, one: EntryCount) -> list[str]:
-        """Return the names of the filters that entries with these values do not match."""
-        values = one._asdict()
-        values |= {
-            "source": one.source_id,
-            "level": one.safety_level >= (self.level or 0),
-            "has_scripts": HasScripts.of(one.has_scripts),
-        }
-        wanted = {
-            "source": self.source,
-            "state": self.state,
-            "language": self.language,
-            "licence": self.licence,
-            "level": None if self.level is None else True,
-            "has_scripts": self.has_scripts,
-            "embedded": self.embedded,
-        }
-        return [
-            name for name, value in wanted.items() if value is not None and values[name] != value
-        ]
 
 
 class FacetValue(NamedTuple):
@@ -124,7 +93,8 @@ class LibrarySearch:
 
     def find(
         self,
-        wanted: LibraryFilter,
+        text: str,
+        wanted: EntryFilter,
         after: str,
         limit: int,
         *,
@@ -133,35 +103,27 @@ class LibrarySearch:
     ) -> LibraryPage:
         """Find skills.
 
-        after: of the previous page, "" for the first. visible: the sources whose skills exist for
-        the reader, None for all. include_withheld: whether a search by words also finds skills
-        that the policy withholds.
+        text: words, of which the last may be unfinished; "" for all skills. after: of the previous
+        page, "" for the first. visible: the sources whose skills exist for the reader, None for
+        all. include_withheld: whether a search by words finds skills that the policy withholds.
         """
-        if wanted.text.strip():
-            return self._search(wanted, after, limit, visible, include_withheld)
+        if text.strip():
+            found, is_cut = self._find_entries(text, visible, include_withheld)
+            return _cut_page(found, is_cut, wanted, after, limit)
         return self._browse(wanted, after, limit, visible)
 
     def _browse(
-        self, wanted: LibraryFilter, after: str, limit: int, visible: frozenset[str] | None
+        self, wanted: EntryFilter, after: str, limit: int, visible: frozenset[str] | None
     ) -> LibraryPage:
-        selection = EntryFilter(
-            source_id=wanted.source,
-            state=wanted.state,
-            language=wanted.language,
-            licence=wanted.licence,
-            safety_level=wanted.level,
-            has_scripts=wanted.has_scripts,
-            embedded=wanted.embedded,
-        )
         graph, _ = self._get_stores()
         counts = self._count(graph)
         seen = graph if visible is None else VisibleGraph(graph, visible)
-        entries = seen.list_entries(selection, after, limit + 1)
+        entries = seen.list_entries(wanted, after, limit + 1)
         if visible is not None:
             counts = [one for one in counts if one.source_id in visible]
         return LibraryPage(
             entries=entries[:limit],
-            total=sum(one.entries for one in counts if wanted.covers(one)),
+            total=sum(one.entries for one in counts if not _find_mismatches(wanted, one)),
             is_cut=False,
             facets=count_facets(counts, wanted),
             after=entries[limit - 1].skill_id if len(entries) > limit else "",
@@ -179,27 +141,6 @@ class LibrarySearch:
                 self._counted_epoch, self._counted_at = epoch, now
                 self._count_seconds = time.monotonic() - now
             return self._counts
-
-    def _search(
-        self,
-        wanted: LibraryFilter,
-        after: str,
-        limit: int,
-        visible: frozenset[str] | None,
-        include_withheld: bool,
-    ) -> LibraryPage:
-        found, is_cut = self._find_entries(wanted.text, visible, include_withheld)
-        counts = [_count_one(entry) for entry in found]
-        matching = [entry for entry, one in zip(found, counts, strict=True) if wanted.covers(one)]
-        is_place = after.isascii() and after.isdigit() and len(after) <= _MAX_PLACE_DIGITS
-        first = int(after) if is_place else 0
-        return LibraryPage(
-            entries=matching[first : first + limit],
-            total=len(matching),
-            is_cut=is_cut,
-            facets=count_facets(counts, wanted),
-            after=str(first + limit) if len(matching) > first + limit else "",
-        )
 
     def _find_entries(
         self, text: str, visible: frozenset[str] | None, include_withheld: bool
@@ -234,13 +175,29 @@ class LibrarySearch:
         return published[:MAX_FOUND], is_cut
 
 
-def count_facets(
-    counts: Iterable[EntryCount], wanted: LibraryFilter
-) -> dict[str, list[FacetValue]]:
+def _cut_page(
+    found: Sequence[CatalogEntry], is_cut: bool, wanted: EntryFilter, after: str, limit: int
+) -> LibraryPage:
+    """Return the page of a search by words that begins at the place `after`."""
+    counts = [_count_one(entry) for entry in found]
+    pairs = zip(found, counts, strict=True)
+    matching = [entry for entry, one in pairs if not _find_mismatches(wanted, one)]
+    is_place = after.isascii() and after.isdigit() and len(after) <= _MAX_PLACE_DIGITS
+    first = int(after) if is_place else 0
+    return LibraryPage(
+        entries=matching[first : first + limit],
+        total=len(matching),
+        is_cut=is_cut,
+        facets=count_facets(counts, wanted),
+        after=str(first + limit) if len(matching) > first + limit else "",
+    )
+
+
+def count_facets(counts: Iterable[EntryCount], wanted: EntryFilter) -> dict[str, list[FacetValue]]:
     """Count the values of each facet among the entries that match all other filters."""
     tallies: dict[str, Counter[str]] = {name: Counter() for name in FACETS}
     for one in counts:
-        mismatches = wanted.find_mismatches(one)
+        mismatches = _find_mismatches(wanted, one)
         if len(mismatches) > 1:
             continue
         for name in mismatches or FACETS:
@@ -252,6 +209,20 @@ def count_facets(
     }
     facets["level"].sort()
     return facets
+
+
+def _find_mismatches(wanted: EntryFilter, one: EntryCount) -> list[str]:
+    """Return the facets by which entries with these values do not match. A wanted level is the
+    lowest."""
+    values = one._asdict() | {
+        "safety_level": min(one.safety_level, wanted.safety_level or 0),
+        "has_scripts": HasScripts.of(one.has_scripts),
+    }
+    return [
+        facet
+        for facet, field in FACETS.items()
+        if getattr(wanted, field) not in (None, values[field])
+    ]
 
 
 def _get_values(one: EntryCount, name: str) -> Sequence[str]:

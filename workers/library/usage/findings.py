@@ -4,15 +4,13 @@ and unanswered queries."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from graph.records import CatalogEntry
-from skills.outcomes.model import AnsweredQuery, Outcome
+from skills.outcomes.model import AnsweredQuery, Outcome, to_day
 from skills.skill_policy import get_source_id
 from tasks.outcomes.usage.model import SKILL_COUNTERS
-from tasks.outcomes.usage.unanswered import TaskGroup, UnansweredQueries
+from tasks.outcomes.usage.unanswered import UnansweredQueries
 from tasks.outcomes.usage.window import UsageWindow
 from workers.library.skill_data import format_time
 from workers.library.usage.published_skills import ListedSkill
@@ -42,7 +40,7 @@ def describe_unused(entry: CatalogEntry | ListedSkill) -> dict[str, Any]:
         "name": entry.name,
         "source": entry.source_id,
         "tokens": entry.tokens,
-        "published": datetime.fromtimestamp(entry.updated, UTC).strftime("%Y-%m-%d"),
+        "published": format_day(to_day(entry.updated)),
     }
 
 
@@ -57,7 +55,7 @@ def list_lost_copies(window: UsageWindow, selection: UsageFilter) -> list[dict[s
             for (skill_id, other), count in group.lost.items():
                 if selection.has_skill(skill_id) and selection.sees(other):
                     lost.setdefault(skill_id, Counter())[other] += count
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "skill_id": skill_id,
             "source": get_source_id(skill_id),
@@ -70,11 +68,7 @@ def list_lost_copies(window: UsageWindow, selection: UsageFilter) -> list[dict[s
         for skill_id, others in lost.items()
         if skill_id not in picked
     ]
-    return sorted(rows, key=_rank_copy)
-
-
-def _rank_copy(row: dict[str, Any]) -> tuple[int, str]:
-    return -int(row["lost"]), str(row["skill_id"])
+    return sorted(rows, key=lambda row: (-row["lost"], row["skill_id"]))
 
 
 def describe_unanswered(found: UnansweredQueries) -> dict[str, Any]:
@@ -82,27 +76,24 @@ def describe_unanswered(found: UnansweredQueries) -> dict[str, Any]:
     return {
         "total": found.total,
         "grouped": found.grouped,
-        "groups": [_describe_group(group) for group in found.groups],
+        "groups": [
+            {
+                "queries": group.queries,
+                "no_hits": group.no_hits,
+                "first": format_day(group.first),
+                "last": format_day(group.last),
+                "examples": [
+                    {
+                        "query_id": query.query_id,
+                        "owner": query.owner,
+                        "task": query.task[:MAX_SHOWN_CHARACTERS],
+                    }
+                    for query in group.examples
+                ],
+            }
+            for group in found.groups
+        ],
     }
-
-
-def _describe_group(group: TaskGroup) -> dict[str, Any]:
-    return {
-        "queries": group.queries,
-        "no_hits": group.no_hits,
-        "first": format_day(group.first),
-        "last": format_day(group.last),
-        "examples": list(_describe_queries(group.examples)),
-    }
-
-
-def _describe_queries(queries: Iterable[AnsweredQuery]) -> Iterable[dict[str, Any]]:
-    for query in queries:
-        yield {
-            "query_id": query.query_id,
-            "owner": query.owner,
-            "task": query.task[:MAX_SHOWN_CHARACTERS],
-        }
 
 
 def describe_reported(outcome: Outcome, answer: AnsweredQuery) -> dict[str, Any]:

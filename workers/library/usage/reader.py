@@ -16,12 +16,7 @@ from tasks.outcomes.usage.model import OTHERS
 from tasks.outcomes.usage.unanswered import find_unanswered
 from tasks.outcomes.usage.window import UsageWindow, read_usage
 from workers.library.skill_reader import SkillReader
-from workers.library.usage.answered import (
-    AnsweredPage,
-    AnswerFilter,
-    QueryOutcome,
-    list_answered,
-)
+from workers.library.usage.answered import AnsweredPage, AnswerFilter, QueryOutcome, list_answered
 from workers.library.usage.findings import (
     describe_reported,
     describe_unanswered,

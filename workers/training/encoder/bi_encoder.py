@@ -23,6 +23,7 @@ from search.models.encoder import load_network, transformer_of
 from search.models.identity import DEFAULT_MODEL, PLAIN_MODEL, base_model, resolve_prompts
 from search.models.installed import check_installed
 from search.models.low_rank import ADAPTER_FILE, add_adapter, save_adapter, take_adapter
+from workers.training.encoder.encoder_pairs import EncoderOptions
 from workers.training.trainer import Trainer
 
 _MASKED = -1e4
@@ -51,34 +52,26 @@ def check_base(settings: EncoderSettings, rank: int) -> None:
 
 
 class BiEncoderTrainer(Trainer[Batch]):
-    """Trains an encoder.
+    """Trains an encoder. Raises PermanentError if its base cannot be loaded.
 
-    settings: names the model to start from, and its prompts. rank: of the adapter that is trained;
-    0 trains all weights. layers: number of last layers to adapt; 0: all. tokens: maximum length of
-    a text with its prompt. Raises PermanentError if the model cannot be loaded.
+    settings: names the model to start from, and its prompts.
     """
 
     def __init__(
-        self,
-        settings: EncoderSettings,
-        *,
-        rank: int,
-        layers: int,
-        tokens: int,
-        steps: int,
-        learning_rate: float,
-        temperature: float,
-        seed: int,
-        threads: int,
+        self, settings: EncoderSettings, options: EncoderOptions, *, steps: int, threads: int
     ) -> None:
-        super().__init__(steps=steps, learning_rate=learning_rate, seed=seed, threads=threads)
+        super().__init__(
+            steps=steps, learning_rate=options.learning_rate, seed=options.seed, threads=threads
+        )
         network = load_network(settings.model, self._device).float()
         network.eval()  # no dropout: an adapter of so few weights needs none
         self.prompts = resolve_prompts(settings, network.prompts, network.default_prompt_name)
-        self._tokens = min(tokens, int(network.max_seq_length or tokens))
-        self._rank, self._temperature = rank, temperature
+        self._tokens = min(options.tokens, int(network.max_seq_length or options.tokens))
+        self._rank, self._temperature = options.rank, options.temperature
         transformer = transformer_of(network)
-        trained = add_adapter(transformer, rank, layers) if rank else transformer.parameters()
+        trained = transformer.parameters()
+        if options.rank:
+            trained = add_adapter(transformer, options.rank, options.layers)
         self._prepare(network, list(trained))
 
     @override

@@ -6,13 +6,7 @@ resumed after the library has changed.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
-
-from config.errors import PermanentError
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +18,8 @@ class EncoderOptions:
     stored prompts are also queries, "" for none. pairs: maximum number of pairs from each skill's
     own text. negatives: number of hard negatives of a pair in a step. repository: pattern whose
     match in a skill's id names its repository. fold: the held-out one of `folds` parts of the
-    repositories. layers: number of last layers to train; 0: all.
+    repositories. rank: of the adapter that is trained; 0: all weights are trained. layers: number
+    of last layers to train; 0: all. tokens: maximum length of a text with its prompt.
     """
 
     base: str
@@ -86,40 +81,3 @@ class EncoderTrainingSet:
     def text_of(self, pair: TrainingPair) -> str:
         """Return the text of a pair."""
         return pair.text or self.texts[pair.needed[0]]
-
-
-def dump(training_set: EncoderTrainingSet) -> bytes:
-    """Return the training set as JSON."""
-    return json.dumps(asdict(training_set), ensure_ascii=False).encode()
-
-
-def load(path: Path) -> EncoderTrainingSet:
-    """Read a file written by `dump`; raises PermanentError if it cannot be read."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        options = data["options"] | {"languages": tuple(data["options"]["languages"])}
-        return EncoderTrainingSet(
-            EncoderOptions(**options),
-            _read_pairs(data["pairs"]),
-            _read_pairs(data["held_out"]),
-            data["texts"],
-            {name: tuple(others) for name, others in data["duplicates"].items()},
-            tuple(data["pool"]),
-            data["repositories"],
-            data["notes"],
-            data["filtered"],
-            data["prompts"],
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PermanentError(
-            f"{path} cannot be read ({error!r}); start over with --fresh"
-        ) from None
-
-
-def _read_pairs(rows: Sequence[dict[str, Any]]) -> list[TrainingPair]:
-    return [
-        TrainingPair(
-            row["origin"], row["query"], tuple(row["needed"]), row["text"], tuple(row["negatives"])
-        )
-        for row in rows
-    ]

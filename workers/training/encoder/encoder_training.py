@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,14 @@ from search.models.load_models import load_encoder
 from search.protocol import Encoder
 from workers.evaluation.intervals import bootstrap_groups
 from workers.training.encoder.bi_encoder import Batch, BiEncoderTrainer
-from workers.training.encoder.encoder_pairs import (
-    EncoderOptions,
-    EncoderTrainingSet,
-    TrainingPair,
+from workers.training.encoder.encoder_pairs import EncoderOptions, EncoderTrainingSet, TrainingPair
+from workers.training.query_origins import LABELLED, MODEL_PROMPTS, TRIGGERS, has_won
+from workers.training.trainer import (
+    ProgressCallback,
+    describe_training,
+    end_training,
+    write_training_card,
 )
-from workers.training.query_origins import LABELLED, MODEL_PROMPTS, TRIGGERS
-from workers.training.trainer import ProgressCallback, end_training, write_training_card
 
 PAIRS_FILE = "training_pairs.json"
 """The training set of an unfinished training, in the folder of its checkpoint."""
@@ -57,17 +56,7 @@ def train_encoder(
     """
     options = training_set.options
     batches = _order_batches(training_set)
-    trainer = BiEncoderTrainer(
-        base_settings(options),
-        rank=options.rank,
-        layers=options.layers,
-        tokens=options.tokens,
-        steps=len(batches),
-        learning_rate=options.learning_rate,
-        temperature=options.temperature,
-        seed=options.seed,
-        threads=threads,
-    )
+    trainer = BiEncoderTrainer(base_settings(options), options, steps=len(batches), threads=threads)
     losses = trainer.run(
         lambda number: make_batch(training_set, batches[number], number),
         folder,
@@ -144,8 +133,7 @@ def evaluate_encoder(
             for name, values in zip(("base", "trained"), measured, strict=True)
         }
         report[origin]["mrr_gain"] = [round(low, 4), round(high, 4)]
-    judged = next((one for one in (LABELLED, MODEL_PROMPTS, TRIGGERS) if one in report), None)
-    wins = judged is not None and report[judged]["mrr_gain"][0] > 0
+    wins = has_won(report, (LABELLED, MODEL_PROMPTS, TRIGGERS))
     return {"held_out": report, "pool": len(training_set.pool), "wins": wins}
 
 
@@ -192,15 +180,9 @@ def write_encoder_card(
 
 
 def _make_card(training_set: EncoderTrainingSet, report: dict[str, Any]) -> dict[str, Any]:
-    options = training_set.options
-    return {
-        "skillbus": version("skillbus"),
-        "base": options.base,
-        "languages": list(options.languages),
+    return describe_training(training_set) | {
         "prompts": training_set.prompts,
         "pairs": Counter(pair.origin for pair in training_set.pairs),
-        "choices": asdict(options),
-        "notes": training_set.notes,
         "filtered": training_set.filtered,
         **report,
     }

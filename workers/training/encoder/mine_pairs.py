@@ -22,20 +22,14 @@ from skills.record import ParsedSkill
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_candidates
 from tasks.services import Services
-from workers.evaluation.predictions import right_skills
 from workers.training.cloze_queries import make_cloze_queries
-from workers.training.encoder.encoder_pairs import (
-    EncoderOptions,
-    EncoderTrainingSet,
-    TrainingPair,
-)
+from workers.training.encoder.encoder_pairs import EncoderOptions, EncoderTrainingSet, TrainingPair
 from workers.training.encoder.trigger_phrases import find_trigger_phrases
 from workers.training.model_prompts import read_prompts
-from workers.training.negative_mining import NEAREST, NegativeMiner
-from workers.training.outcome_labels import count_copies
+from workers.training.negative_mining import FILTER_LAYERS, NEAREST, NegativeMiner
 from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT, SECTIONS, TRIGGERS
 from workers.training.trainer import ProgressCallback
-from workers.training.training_set import assign_folds, read_trainable
+from workers.training.training_data import assign_folds, choose_labelled, read_trainable
 
 _MIN_PAIRS = 4
 _MAX_HELD_OUT = 1_500
@@ -60,9 +54,11 @@ def build_encoder_training_set(
     """
     revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
-    labelled = _make_labelled_pairs(known, options, tasks)
-    own = _make_other_pairs(services, known, options)
-    found = labelled + [(pair, 1) for pair in own]
+    labelled = [
+        (TrainingPair(LABELLED, one.text, one.needed), one.copies)
+        for one in choose_labelled(tasks, known, options.seed)
+    ]
+    found = labelled + [(pair, 1) for pair in _make_other_pairs(services, known, options)]
     repositories = name_repositories(list(known), options.repository)
     held = _hold_out([pair for pair, _ in labelled], repositories, options)
     training_set = EncoderTrainingSet(options)
@@ -89,7 +85,10 @@ def build_encoder_training_set(
         raise UsageError(
             f"only {len(training_set.pairs)} training pairs: give --feedback, or more --pairs"
         )
-    training_set.filtered = miner.counts.shares()
+    judged = max(1, miner.counts["candidates"])
+    training_set.filtered = {
+        layer: round(miner.counts[layer] / judged, 4) for layer in FILTER_LAYERS
+    }
     training_set.duplicates = miner.find_duplicates()
     _choose_held_out(training_set, sorted(known), repositories)
     _add_texts(training_set, known)
@@ -117,22 +116,6 @@ def _hold_out(
 
 
 # -- pairs
-def _make_labelled_pairs(
-    known: Mapping[str, StoredRevision],
-    options: EncoderOptions,
-    tasks: Sequence[Mapping[str, Any]],
-) -> list[tuple[TrainingPair, int]]:
-    """Return the pairs of the tasks that need skills of the library, with the
-    number of their copies."""
-    pairs = []
-    for row, copies in zip(tasks, count_copies(tasks, options.seed), strict=True):
-        needed = tuple(name for name in right_skills(row) if name in known)
-        text = str(row["instruction"]).strip()
-        if text and needed and copies:
-            pairs.append((TrainingPair(LABELLED, text, needed), copies))
-    return pairs
-
-
 def _make_other_pairs(
     services: Services, known: Mapping[str, StoredRevision], options: EncoderOptions
 ) -> list[TrainingPair]:

@@ -37,12 +37,12 @@ from workers.training.encoder.encoder_pairs import EncoderOptions
 from workers.training.encoder.mine_pairs import build_encoder_training_set
 from workers.training.query_origins import LABELLED
 from workers.training.ranker_training import rank_prompt
-from workers.training.training_set import (
+from workers.training.reranker.training_lists import (
     TrainingOptions,
     TrainingSet,
     build_training_set,
-    read_trainable,
 )
+from workers.training.training_data import read_trainable
 
 KILN, MAP, BREAD = "crafts:kiln-firing", "crafts:map-projection", "crafts:bread-baking"
 PROMPT = "which glaze for stoneware in an electric kiln"

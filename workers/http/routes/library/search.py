@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from graph.entry_filter import HasScripts
+from graph.entry_filter import EntryFilter, HasScripts
 from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import CurrentCaller
@@ -16,9 +16,9 @@ from workers.http.dependencies import CurrentBackend, from_state
 from workers.http.models import ResponseModel
 from workers.http.routes.skills import HAS_SCRIPTS_FILTER, SkillEntry
 from workers.library.search.library_search import (
+    FACETS,
     MAX_FOUND,
     MAX_TEXT_CHARACTERS,
-    LibraryFilter,
     LibrarySearch,
 )
 from workers.library.skill_data import entry_data
@@ -50,9 +50,9 @@ class LibraryQuery(PageQuery):
     )
     limit: int = Field(50, ge=1, le=200)
 
-    def to_filter(self) -> LibraryFilter:
-        """Return the filter."""
-        return LibraryFilter(self.q, **self.model_dump(exclude={"q", "limit", "cursor"}))
+    def to_filter(self) -> EntryFilter:
+        """Return the filter, without the words."""
+        return EntryFilter(**{field: getattr(self, name) for name, field in FACETS.items()})
 
 
 class Facet(ResponseModel):
@@ -86,6 +86,7 @@ def search_library(
 ) -> dict[str, Any]:
     """Search skills by words and filters, with counts of the filters' values."""
     page = library.find(
+        query.q,
         query.to_filter(),
         query.decode_cursor(_PATH),
         query.limit,

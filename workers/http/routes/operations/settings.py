@@ -11,7 +11,7 @@ from config.load_settings import get_config_path
 from workers.backend.store_backend import StoreBackend
 from workers.http.dependencies import CurrentBackend, from_state
 from workers.http.models import ResponseModel
-from workers.monitoring.quick_checks import run_quick_checks
+from workers.monitoring.doctor import check_deployment
 from workers.monitoring.recent_value import RecentValue
 from workers.monitoring.setting_origins import list_settings_in_force
 
@@ -64,7 +64,7 @@ CurrentChecks = Annotated[RecentChecks, from_state("checks")]
 def open_checks(backend: StoreBackend) -> RecentChecks:
     """Return the checks of a deployment, which run in the background."""
     return RecentValue(
-        lambda: run_quick_checks(backend.settings),
+        lambda: check_deployment(backend.settings, quick=True),
         fresh_seconds=_FRESH_SECONDS,
         wait_seconds=_WAIT_SECONDS,
     )

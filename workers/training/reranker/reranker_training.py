@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,15 @@ from search.models.reranker import CrossEncoderReranker
 from search.protocol import Reranker
 from tasks.query.rerank import combine_scores
 from workers.evaluation.intervals import bootstrap_interval
-from workers.training.cross_encoder import CrossEncoderTrainer
-from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT
-from workers.training.trainer import ProgressCallback, end_training, write_training_card
-from workers.training.training_set import HeldOutQuery, TrainingList, TrainingSet
+from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT, has_won
+from workers.training.reranker.cross_encoder import CrossEncoderTrainer
+from workers.training.reranker.training_lists import HeldOutQuery, TrainingList, TrainingSet
+from workers.training.trainer import (
+    ProgressCallback,
+    describe_training,
+    end_training,
+    write_training_card,
+)
 
 TRAINING_SET_FILE = "training_set.json"
 """The training set of an unfinished training, in the folder of its checkpoint."""
@@ -40,17 +43,8 @@ def train(
 
     Returns the loss of each step of this run.
     """
-    options = training_set.options
     batches = list(_batches(training_set))
-    trainer = CrossEncoderTrainer(
-        options.base,
-        max_length=options.max_length,
-        steps=len(batches),
-        learning_rate=options.learning_rate,
-        seed=options.seed,
-        threads=threads,
-        temperature=options.temperature,
-    )
+    trainer = CrossEncoderTrainer(training_set.options, steps=len(batches), threads=threads)
     return trainer.run(
         lambda number: [_texts(training_set, one) for one in batches[number]],
         folder,
@@ -112,8 +106,7 @@ def evaluate_on_held_out(
         }
         _, low, high = bootstrap_interval((values[:, 2, 1] - values[:, 0, 1]).tolist())
         report[origin]["mrr_gain"] = [round(low, 4), round(high, 4)]
-    judged = next((one for one in (LABELLED, MODEL_PROMPTS, OWN_TEXT) if one in report), None)
-    wins = judged is not None and report[judged]["mrr_gain"][0] > 0
+    wins = has_won(report, (LABELLED, MODEL_PROMPTS, OWN_TEXT))
     return {"held_out": report, "weight": weight, "wins": wins}
 
 
@@ -149,16 +142,7 @@ def write_model_card(
     training_set: TrainingSet, folder: Path, report: dict[str, Any]
 ) -> dict[str, Any]:
     """Write the model card, and delete the checkpoint: the training cannot be resumed."""
-    options = training_set.options
-    card = {
-        "skillbus": version("skillbus"),
-        "base": options.base,
-        "languages": list(options.languages),
-        "lists": len(training_set.lists),
-        "choices": asdict(options),
-        "notes": training_set.notes,
-        **report,
-    }
+    card = describe_training(training_set) | {"lists": len(training_set.lists), **report}
     write_training_card(folder, card)
     end_training(folder, TRAINING_SET_FILE)
     return card

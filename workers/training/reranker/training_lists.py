@@ -6,17 +6,13 @@ resumed after the library has changed.
 
 from __future__ import annotations
 
-import json
-import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from config.errors import PermanentError, UsageError
-from search.models.model_families import with_mixtures
+from config.errors import UsageError
 from search.protocol import StoredRevision
+from skills.batches import batches
 from skills.events import QueryAsked
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
@@ -24,19 +20,23 @@ from tasks.query.pipeline import rank_candidates
 from tasks.query.ranking import RankedSkill
 from tasks.query.rerank import cross_encoder_text, rerank
 from tasks.services import Services
-from workers.evaluation.predictions import right_skills
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.model_prompts import StoredPrompts, match_near_misses, read_prompts
-from workers.training.negative_mining import NegativeMiner
-from workers.training.outcome_labels import count_copies
+from workers.training.negative_mining import FILTER_LAYERS, NegativeMiner
 from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT
 from workers.training.trainer import ProgressCallback
+from workers.training.training_data import (
+    REVISION_BATCH,
+    assign_folds,
+    choose_labelled,
+    count_copies,
+    read_trainable,
+)
 
 RERANKED = 20
 """Number of candidates of the first stage that are reranked (SkillRouter §4.3)."""
 
 _CHARACTERS_PER_TOKEN = 12
-_REVISION_BATCH = 500
 _MIN_LISTS = 4
 
 
@@ -129,8 +129,11 @@ def build_training_set(
     """
     revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
-    copied = _draw_copies(tasks, options.seed)
-    labelled = _make_labelled(copied, known)
+    without_copy = count_copies(tasks, options.seed).count(0)
+    labelled = [
+        _Query(LABELLED, one.text, one.needed, copies=one.copies)
+        for one in choose_labelled(tasks, known, options.seed)
+    ]
     needed = [query.needed for query in labelled]
     folds = assign_folds(needed, sorted(known), options.folds, options.seed)
     training = [r for r in revisions if folds[r.key.skill_id] != options.fold]
@@ -138,8 +141,8 @@ def build_training_set(
     notes = {
         "skills": len(known),
         "tasks": len(labelled),
-        "tasks that need no skill of this library": len(copied) - len(labelled),
-        "tasks left out by their weight": len(tasks) - len(copied),
+        "tasks that need no skill of this library": len(tasks) - without_copy - len(labelled),
+        "tasks left out by their weight": without_copy,
     }
     training_set = TrainingSet(options, notes=notes)
     if len(training) < _MIN_LISTS:
@@ -159,20 +162,15 @@ def build_training_set(
         else:
             missed = near_misses.get(query.text, ())
             training_set.lists += _make_lists(query, candidates, miner, options, missed)
-    training_set.notes |= _note_filtered(miner)
+    training_set.notes["candidates judged as negatives"] = miner.counts["candidates"]
+    for layer in FILTER_LAYERS:
+        training_set.notes[f"candidates filtered by {layer}"] = miner.counts[layer]
     if len(training_set.lists) < _MIN_LISTS:
         raise UsageError(
             f"only {len(training_set.lists)} training lists: give --feedback, or more --queries"
         )
     _add_texts(services, training_set)
     return training_set
-
-
-def _note_filtered(miner: NegativeMiner) -> dict[str, int]:
-    notes = {"candidates judged as negatives": miner.counts.candidates}
-    for layer in ("name", "overlap", "vector"):
-        notes[f"candidates filtered by {layer}"] = getattr(miner.counts, layer)
-    return notes
 
 
 def _make_held_out(query: _Query, candidates: Sequence[RankedSkill]) -> HeldOutQuery:
@@ -205,80 +203,6 @@ def _make_lists(
         TrainingList(query.text, positive, negatives, query.hidden) for positive in query.needed
     ]
     return made * query.copies
-
-
-def assign_folds(
-    tasks: Sequence[Sequence[str]], skill_ids: Sequence[str], folds: int, seed: int
-) -> dict[str, int]:
-    """Return the fold of each skill; skills needed by the same task share a fold.
-
-    Groups of skills with tasks are assigned first, each to the fold with the fewest tasks, then the
-    others, so that every fold gets a share of both.
-    """
-    leader = {skill_id: skill_id for skill_id in skill_ids}
-
-    def find(skill_id: str) -> str:
-        while leader[skill_id] != skill_id:
-            skill_id = leader[skill_id]
-        return skill_id
-
-    for needed in tasks:
-        for other in needed[1:]:
-            leader[find(other)] = find(needed[0])
-    groups: dict[str, list[str]] = {}
-    for skill_id in skill_ids:
-        groups.setdefault(find(skill_id), []).append(skill_id)
-    labelled_tasks = Counter(find(needed[0]) for needed in tasks)
-    generator = random.Random(seed)
-    assigned: dict[str, int] = {}
-    for leaders in (sorted(labelled_tasks), sorted(groups.keys() - labelled_tasks.keys())):
-        generator.shuffle(leaders)
-        held = [0] * folds
-        for group in leaders:
-            fold = held.index(min(held))
-            held[fold] += labelled_tasks[group] or 1
-            assigned |= dict.fromkeys(groups[group], fold)
-    return assigned
-
-
-def read_trainable(services: Services, languages: frozenset[str]) -> list[StoredRevision]:
-    """Return published skills in the model's languages that have vectors."""
-    languages = with_mixtures(languages)
-    pointers = services.library.refresh().pointers
-    keys = [RevisionKey(skill_id, seq) for skill_id, seq in sorted(pointers.items())]
-    found = []
-    for start in range(0, len(keys), _REVISION_BATCH):
-        part = services.index.get_revisions(keys[start : start + _REVISION_BATCH])
-        found += [part[key] for key in keys[start : start + _REVISION_BATCH] if key in part]
-    vectors = services.index.get_skill_vectors([revision.key for revision in found])
-    return [
-        revision
-        for revision in found
-        if revision.parsed.record.language in languages
-        and revision.key in vectors
-        and vectors[revision.key].any()
-    ]
-
-
-def _draw_copies(
-    tasks: Sequence[Mapping[str, Any]], seed: int
-) -> list[tuple[Mapping[str, Any], int]]:
-    """Return the tasks that have copies, with their number."""
-    copies = count_copies(tasks, seed)
-    return [(task, count) for task, count in zip(tasks, copies, strict=True) if count]
-
-
-def _make_labelled(
-    copied: Sequence[tuple[Mapping[str, Any], int]], known: Mapping[str, object]
-) -> list[_Query]:
-    """Return each task with those of its needed skills that are in `known`;
-    other skills are left out."""
-    found = []
-    for row, copies in copied:
-        needed = tuple(name for name in right_skills(row) if name in known)
-        if needed and str(row["instruction"]).strip():
-            found.append(_Query(LABELLED, str(row["instruction"]), needed, copies=copies))
-    return found
 
 
 def _make_own_queries(
@@ -329,45 +253,8 @@ def _add_texts(services: Services, training_set: TrainingSet) -> None:
     pointers = services.library.refresh().pointers
     keys = [RevisionKey(name, pointers[name]) for name in wanted if name in pointers]
     limit = _CHARACTERS_PER_TOKEN * training_set.options.max_length
-    for start in range(0, len(keys), _REVISION_BATCH):
-        part = services.index.get_revisions(keys[start : start + _REVISION_BATCH])
+    for some in batches(keys, REVISION_BATCH):
         training_set.texts |= {
-            key.skill_id: cross_encoder_text(found, limit) for key, found in part.items()
+            key.skill_id: cross_encoder_text(found, limit)
+            for key, found in services.index.get_revisions(some).items()
         }
-
-
-def dump(training_set: TrainingSet) -> bytes:
-    """Return the training set as JSON."""
-    return json.dumps(asdict(training_set), ensure_ascii=False).encode()
-
-
-def load(path: Path) -> TrainingSet:
-    """Read a file written by `dump`; raises PermanentError if it cannot be read."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        options = data["options"] | {"languages": tuple(data["options"]["languages"])}
-        return TrainingSet(
-            TrainingOptions(**options),
-            [
-                TrainingList(
-                    row["query"], row["positive"], tuple(row["negatives"]), tuple(row["hidden"])
-                )
-                for row in data["lists"]
-            ],
-            [
-                HeldOutQuery(
-                    row["origin"],
-                    row["query"],
-                    tuple(row["needed"]),
-                    tuple(row["candidates"]),
-                    tuple(row["scores"]),
-                )
-                for row in data["held_out"]
-            ],
-            data["texts"],
-            data["notes"],
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PermanentError(
-            f"{path} cannot be read ({error!r}); start over with --fresh"
-        ) from None

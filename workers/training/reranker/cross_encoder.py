@@ -19,6 +19,7 @@ from config.errors import PermanentError
 from search.models.encoder import model_load_errors, silence_libraries
 from search.models.identity import model_path
 from search.models.installed import check_installed
+from workers.training.reranker.training_lists import TrainingOptions
 from workers.training.trainer import Trainer
 
 RankedTexts = tuple[str, Sequence[str]]
@@ -35,30 +36,23 @@ def check_base(base: str) -> None:
 class CrossEncoderTrainer(Trainer[Sequence[RankedTexts]]):
     """Trains a cross-encoder.
 
-    base: name or folder of a cross-encoder, which is trained further, or of an encoder, which gets
-    a new head. Raises PermanentError if the base cannot be loaded.
+    The base of the options is a cross-encoder, which is trained further, or an encoder, which gets
+    a new head. Raises PermanentError if it cannot be loaded.
     """
 
-    def __init__(
-        self,
-        base: str,
-        *,
-        max_length: int,
-        steps: int,
-        learning_rate: float,
-        seed: int,
-        threads: int,
-        temperature: float = 1.0,
-    ) -> None:
+    def __init__(self, options: TrainingOptions, *, steps: int, threads: int) -> None:
         silence_libraries()
-        super().__init__(steps=steps, learning_rate=learning_rate, seed=seed, threads=threads)
-        network, self._tokenizer = _load(base)
+        super().__init__(
+            steps=steps, learning_rate=options.learning_rate, seed=options.seed, threads=threads
+        )
+        network, self._tokenizer = _load(options.base)
         network.to(self._device).train()
-        positions = int(getattr(network.config, "max_position_embeddings", max_length))
+        length = options.max_length
+        positions = int(getattr(network.config, "max_position_embeddings", length))
         # RoBERTa has two positions more than it reads tokens; its tokenizer has the limit.
-        self.max_length = min(max_length, positions, int(self._tokenizer.model_max_length))
+        self.max_length = min(length, positions, int(self._tokenizer.model_max_length))
         self._tokenizer.model_max_length = self.max_length
-        self._temperature = temperature
+        self._temperature = options.temperature
         self._prepare(network, list(network.parameters()))
 
     @override

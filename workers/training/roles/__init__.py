@@ -1,0 +1,1 @@
+"""Training of the role classifier on labelled lines."""
