@@ -386,5 +386,9 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Environment variables override arguments (the file's content); no `.env` is read."""
         if isinstance(env_settings, EnvSettingsSource):
-            env_settings.env_vars = rename_variables(env_settings.env_vars)
+            # Each group of settings looks through all variables.
+            prefix = cls.model_config["env_prefix"].lower()
+            variables = env_settings.env_vars.items()
+            ours = {name: value for name, value in variables if name.startswith(prefix)}
+            env_settings.env_vars = rename_variables(ours)
         return env_settings, init_settings

@@ -40,6 +40,6 @@ def reopening_neo4j_graph(
     """Opens the graph of this server, which is empty at first."""
     settings = catalog_settings(url, password_file)
     with reopening(lambda: open_catalog(settings)) as reopen:
-        reopen()
+        unused = [reopen()]
         empty_catalog(settings)
-        yield reopen
+        yield lambda: unused.pop() if unused else reopen()

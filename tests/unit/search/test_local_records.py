@@ -92,6 +92,7 @@ def assert_complete(store: RevisionStore, packs: Path, *readers: LocalRecords) -
     for origins in ((), ORIGINS):
         expected = MemoryRecords(StoredRecords(store), origins)
         counted = LibraryStatistics(expected.read(keys))
+        wanted = score_candidates(TASK, expected.pack(keys), counted)
         same = (one for one in readers if one._origins == frozenset(origins))
         for reader in (LocalRecords(store, packs, origins), *same):
             found = reader.pack(keys)
@@ -101,7 +102,6 @@ def assert_complete(store: RevisionStore, packs: Path, *readers: LocalRecords) -
             assert len(statistics) == len(counted) == len(keys)
             assert statistics.mean_lengths.tolist() == counted.mean_lengths.tolist()
             scored = score_candidates(TASK, found, statistics)
-            wanted = score_candidates(TASK, expected.pack(keys), counted)
             assert scored.keys == wanted.keys
             assert scored.scores.tolist() == wanted.scores.tolist()
 

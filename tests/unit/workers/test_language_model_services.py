@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -69,30 +67,3 @@ def test_the_file_of_answers_is_readable_by_its_owner_only(tmp_path: Path) -> No
     with ExitStack() as stack:
         assert open_answers(settings, stack) is not None
         assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("answers.db*")} == {0o600}
-
-
-def test_without_a_model_nothing_of_it_is_imported(tmp_path: Path) -> None:
-    program = f"""
-import sys
-from pathlib import Path
-from contextlib import ExitStack
-from config.settings import Settings
-from tests.support.samples.tiny import TinyEncoder
-from workers.backend.stores import open_services
-with ExitStack() as stack:
-    open_services(Settings(home=Path({str(tmp_path)!r})), stack, print, writable=True,
-                  encoder=TinyEncoder())
-for name in sys.modules:
-    if name == "openai" or name.startswith("tasks.language_model."):
-        print(name)
-"""
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True
-    )
-    assert set(run.stdout.split()) <= {
-        "tasks.language_model.answer_store",
-        "tasks.language_model.frame",
-        "tasks.language_model.protocol",
-        "tasks.language_model.skill_pairs",
-        "tasks.language_model.skill_pairs.protocol",
-    }

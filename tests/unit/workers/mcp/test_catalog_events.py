@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -30,16 +31,26 @@ ABSENT = "skill://vault/absent/SKILL.md"
 UPDATED, LISTED = f"ResourceUpdated {URI}", "ResourcesListChanged"
 
 
-@pytest.fixture
-def backend(tmp_path: Path) -> Iterator[EmbeddedBackend]:
-    """A public source, and one of a group."""
-    with tiny_backend(tmp_path / "home") as opened:
-        opened.set_source_groups("vault", ["finance"])
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("catalog")
+
+
+@pytest.fixture(scope="module")
+def library(folder: Path) -> Iterator[EmbeddedBackend]:
+    with tiny_backend(folder / "home") as opened:
         for source_id, name in (("crafts", "kiln-firing"), ("vault", "ledger")):
-            write_skill(tmp_path / source_id, name)
-            opened.submit(SourceChanged(source_id=source_id, root=str(tmp_path / source_id)), "t")
+            write_skill(folder / source_id, name)
+            opened.submit(SourceChanged(source_id=source_id, root=str(folder / source_id)), "t")
         settle(opened)
         yield opened
+
+
+@pytest.fixture
+def backend(library: EmbeddedBackend) -> EmbeddedBackend:
+    """A public source, and one of a group."""
+    library.set_source_groups("vault", ["finance"])
+    return library
 
 
 async def in_thread(function: Callable[[], T], abandon: bool = False) -> T:
@@ -101,19 +112,20 @@ def test_groups_that_change_nothing_for_a_reader_are_none(backend: EmbeddedBacke
     assert collect(backend, Reader.of(["finance"]), widen) == [[]]
 
 
-def test_a_skill_that_was_never_seen_is_not_told_of(
-    backend: EmbeddedBackend, tmp_path: Path
-) -> None:
+def test_a_skill_that_was_never_seen_is_not_told_of(backend: EmbeddedBackend, folder: Path) -> None:
     """Between two looks a source was hidden and got the skill whose URI is watched."""
     backend.set_source_groups("vault", ["everyone"])
 
     def hide_and_add() -> None:
         backend.set_source_groups("vault", ["finance"])
-        write_skill(tmp_path / "vault", "absent")
+        write_skill(folder / "vault", "absent")
         backend.submit(SourceChanged(source_id="vault"), "t")
         settle(backend)
 
     assert collect(backend, ANYONE, hide_and_add) == [[LISTED, UPDATED]]
+    shutil.rmtree(folder / "vault" / "absent")
+    backend.submit(SourceChanged(source_id="vault"), "t")
+    settle(backend)
 
 
 def test_what_a_failed_look_left_out_comes_with_the_next(backend: EmbeddedBackend) -> None:
@@ -124,7 +136,7 @@ def test_what_a_failed_look_left_out_comes_with_the_next(backend: EmbeddedBacken
 
 
 def test_a_failed_look_for_one_reader_repeats_nothing_for_others(
-    backend: EmbeddedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: EmbeddedBackend, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
 
@@ -134,7 +146,7 @@ def test_a_failed_look_for_one_reader_repeats_nothing_for_others(
             events.subscribe(lambda _: seen.append("unrestricted"))
             async with events.open_stream(Reader.of(["finance"]), []):
                 events.subscribe(lambda _: seen.append("finance"))
-                write_skill(tmp_path / "crafts", "star-charts")
+                write_skill(folder / "crafts", "star-charts")
                 backend.submit(SourceChanged(source_id="crafts"), "t")
                 await to_thread.run_sync(settle, backend)
                 find, calls = events._find_events, iter(range(9))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from collections.abc import Iterator
-from pathlib import Path
+import shutil
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anyio
 import httpx
 import pytest
 from mcp import Client
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope
+from starlette.types import Send as SendMessage
 from structlog.testing import capture_logs
 
 from config.errors import TransientError
@@ -27,83 +28,109 @@ from workers.http.app import create_gateway
 from workers.http.tokens import TokenScope, TokenStore
 from workers.mcp.server import create_server
 
+Send = Callable[..., dict[str, Any]]
+Outcomes = Callable[[], list[tuple[str, str]]]
+HEADERS = {"Accept": "application/json, text/event-stream"}
 
-@pytest.fixture
-def backend(tmp_path: Path) -> Iterator[EmbeddedBackend]:
-    with tiny_backend(tmp_path / "home") as backend:
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBackend]:
+    with tiny_backend(tmp_path_factory.mktemp("mcp") / "home") as backend:
         yield backend
 
 
-def send(backend: EmbeddedBackend, method: str, **params: Any) -> dict[str, Any]:
-    """The JSON-RPC response to a request over HTTP."""
-    tokens = TokenStore(backend.settings.home / "tokens.json")
-    if tokens.are_configured():
-        tokens.revoke("agent")
-    secret = tokens.add("agent", TokenScope.READ)
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    headers = {
-        "Authorization": f"Bearer {secret}",
-        "Accept": "application/json, text/event-stream",
-    }
+@pytest.fixture(scope="module")
+def headers(backend: EmbeddedBackend) -> dict[str, str]:
+    secret = TokenStore(backend.settings.home / "tokens.json").add("agent", TokenScope.READ)
+    return {"Authorization": f"Bearer {secret}", **HEADERS}
 
-    async def post() -> httpx.Response:
-        transport = httpx.ASGITransport(create_gateway(backend, AccessRules(tokens)))
-        async with httpx.AsyncClient(transport=transport, base_url="http://skillbus") as client:
+
+@pytest.fixture(scope="module")
+def gateway(backend: EmbeddedBackend) -> ASGIApp:
+    rules = AccessRules(TokenStore(backend.settings.home / "tokens.json"))
+    return create_gateway(backend, rules)
+
+
+@pytest.fixture(scope="module")
+def send(gateway: ASGIApp, headers: dict[str, str]) -> Iterator[Send]:
+    """Sends a request over HTTP and returns its JSON-RPC response."""
+
+    async def post(body: dict[str, Any]) -> httpx.Response:
+        async with open_client(gateway) as client:
             return await client.post("/mcp", json=body, headers=headers)
 
-    response = asyncio.run(post())
-    assert response.status_code == 200, response.text
-    [data] = [one for one in response.text.splitlines() if one.startswith("data: {")]
-    answer: dict[str, Any] = json.loads(data.removeprefix("data: "))
-    return answer
+    with asyncio.Runner() as runner:  # the gateway serves MCP in one loop
+
+        def send(method: str, **params: Any) -> dict[str, Any]:
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            response = runner.run(post(body))
+            assert response.status_code == 200, response.text
+            [data] = [one for one in response.text.splitlines() if one.startswith("data: {")]
+            answer: dict[str, Any] = json.loads(data.removeprefix("data: "))
+            return answer
+
+        yield send
 
 
-def list_outcomes(backend: EmbeddedBackend) -> list[tuple[str, str]]:
-    """Action and outcome of each audit record."""
-    file = backend.settings.home / "audit" / "audit.jsonl"
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    return [(one["action"], one["outcome"]) for one in rows]
-
-
-def find_skills(backend: EmbeddedBackend) -> str:
-    """Ask for skills; return the id of the query."""
-    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
+@pytest.fixture(scope="module")
+def query_id(send: Send) -> str:
+    """A query for skills that was answered."""
+    found = send("tools/call", name="find_skills", arguments={"task": "fire a kiln"})
     query_id: str = found["result"]["structuredContent"]["query_id"]
     return query_id
 
 
-def report(backend: EmbeddedBackend, query_id: str) -> bool:
+@pytest.fixture
+def outcomes(backend: EmbeddedBackend) -> Outcomes:
+    """Reads action and outcome of each audit record of the test."""
+    file = backend.settings.home / "audit" / "audit.jsonl"
+    file.unlink(missing_ok=True)
+
+    def read() -> list[tuple[str, str]]:
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        return [(one["action"], one["outcome"]) for one in rows]
+
+    return read
+
+
+def open_client(app: ASGIApp) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://skillbus")
+
+
+def report(send: Send, query_id: str) -> bool:
     """Report a missing skill; return whether the tool answers with an error."""
     arguments = {"query_id": query_id, "outcome": "missing"}
-    answer = send(backend, "tools/call", name="report_outcome", arguments=arguments)
+    answer = send("tools/call", name="report_outcome", arguments=arguments)
     return bool(answer["result"].get("isError"))
 
 
 def test_reports_are_recorded_with_their_outcome(
-    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+    backend: EmbeddedBackend,
+    send: Send,
+    query_id: str,
+    outcomes: Outcomes,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    query_id = find_skills(backend)
-    assert not report(backend, query_id)
-    assert report(backend, "unknown")
+    assert not report(send, query_id)
+    assert report(send, "unknown")
 
     def refuse(*_: Any) -> None:
         raise TransientError("too many events are open")
 
     monkeypatch.setattr(backend, "accept", refuse)
-    assert report(backend, query_id)
+    assert report(send, query_id)
     expected = [("outcomes.report", one) for one in ("done", "refused", "failed")]
-    assert list_outcomes(backend) == expected
+    assert outcomes() == expected
 
 
 def test_a_report_is_recorded_when_its_client_leaves(
-    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+    backend: EmbeddedBackend,
+    query_id: str,
+    headers: dict[str, str],
+    outcomes: Outcomes,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    query_id = find_skills(backend)
     tokens = TokenStore(backend.settings.home / "tokens.json")
-    headers = {
-        "Authorization": f"Bearer {tokens.add('leaving', TokenScope.READ)}",
-        "Accept": "application/json, text/event-stream",
-    }
     arguments = {"query_id": query_id, "outcome": "missing"}
     params = {"name": "report_outcome", "arguments": arguments}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
@@ -118,7 +145,7 @@ def test_a_report_is_recorded_when_its_client_leaves(
         monkeypatch.setattr(backend, "get_event_status", wait)
         gateway = create_gateway(backend, AccessRules(tokens))
 
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        async def app(scope: Scope, receive: Receive, send: SendMessage) -> None:
             is_sent = False
 
             async def receive_until_left() -> Message:
@@ -132,19 +159,17 @@ def test_a_report_is_recorded_when_its_client_leaves(
 
             await gateway(scope, receive_until_left, send)
 
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://skillbus") as client:
+        async with open_client(app) as client:
             with pytest.raises(AssertionError):  # the transport gets no end of the response
                 await client.post("/mcp", json=body, headers=headers)
 
     asyncio.run(leave())
-    assert list_outcomes(backend) == [("outcomes.report", "done")]
+    assert outcomes() == [("outcomes.report", "done")]
 
 
 def test_a_report_on_standard_streams_is_recorded_when_its_client_leaves(
-    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+    backend: EmbeddedBackend, query_id: str, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query_id = find_skills(backend)
     waiting = EventStatus("accepted", "")
     monkeypatch.setattr(backend, "get_event_status", lambda _: waiting)
 
@@ -157,21 +182,25 @@ def test_a_report_on_standard_streams_is_recorded_when_its_client_leaves(
             assert scope.cancelled_caught
 
     anyio.run(leave)
-    assert list_outcomes(backend) == [("outcomes.report", "done")]
+    assert outcomes() == [("outcomes.report", "done")]
 
 
-def test_only_reports_need_a_log_that_can_be_written(backend: EmbeddedBackend) -> None:
-    (backend.settings.home / "audit").write_text("a file in place of the folder")
-    query_id = find_skills(backend)
-    assert report(backend, query_id)
-    assert list(backend.outcome_store().list_outcomes()) == []
+def test_only_reports_need_a_log_that_can_be_written(
+    backend: EmbeddedBackend, send: Send, query_id: str
+) -> None:
+    folder = backend.settings.home / "audit"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.write_text("a file in place of the folder")
+    before = list(backend.outcome_store().list_outcomes())
+    send("tools/call", name="find_skills", arguments={"task": "fire a kiln"})
+    assert report(send, query_id)
+    assert list(backend.outcome_store().list_outcomes()) == before
+    folder.unlink()
 
 
 def test_a_report_that_is_stored_and_not_recorded_is_not_to_be_repeated(
-    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+    backend: EmbeddedBackend, query_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query_id = find_skills(backend)
-
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -189,25 +218,24 @@ def test_a_report_that_is_stored_and_not_recorded_is_not_to_be_repeated(
 
 
 def test_only_wrong_cursors_are_invalid_parameters(
-    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+    backend: EmbeddedBackend, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert send(backend, "resources/list", cursor="a\0b")["error"]["code"] == -32602
+    assert send("resources/list", cursor="a\0b")["error"]["code"] == -32602
 
     def fail(*_: Any) -> None:
         raise TransientError("the catalog does not answer")
 
     monkeypatch.setattr(type(backend.skills), "list_published", fail)
-    failed = send(backend, "resources/list")["error"]
+    failed = send("resources/list")["error"]
     assert failed["code"] == -32603
     assert "try again" in failed["message"]
 
 
 def test_the_status_of_a_refused_message_is_logged_as_a_number(backend: EmbeddedBackend) -> None:
-    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    headers = {**HEADERS, "Content-Type": "application/json"}
 
     async def post() -> None:
-        transport = httpx.ASGITransport(create_gateway(backend))
-        async with httpx.AsyncClient(transport=transport, base_url="http://skillbus") as client:
+        async with open_client(create_gateway(backend)) as client:
             await client.post("/mcp", content=b"{", headers=headers)
 
     with capture_logs() as lines:
