@@ -23,7 +23,7 @@ from tasks.ingest.diff import get_source_ids
 from tasks.ingest.held.reviewed import request_decided
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded
 from tasks.ingest.poll import poll_sources
-from tasks.ingest.reparse import reparse_outdated
+from tasks.ingest.upgrade.reparse import reparse_outdated
 from tasks.journal.protocol import trace_of
 from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.record_answers import record_missing_answers

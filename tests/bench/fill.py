@@ -36,7 +36,7 @@ from search.models.load_models import encoder_identity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
 from skills.scanner.rule import list_rules
-from tasks.ingest.reindex import IndexCopier, ReportProgress
+from tasks.ingest.upgrade.reindex import IndexCopier, ReportProgress
 from workers.backend.stores import open_graph
 
 _AT_ONCE = 200

@@ -11,7 +11,7 @@ from typing_extensions import override
 from config.errors import NothingToDoError, UsageError
 from search.local.index import STORAGE_VERSION, LocalSearchIndex, index_identity
 from search.local.revision_store import read_identity
-from tasks.ingest.reindex import IndexReplacement
+from tasks.ingest.upgrade.reindex import IndexReplacement
 from workers.backend.home import WriterLock
 
 _LIVE, _NEW, _OLD = "index", "index.new", "index.old"

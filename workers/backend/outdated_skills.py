@@ -9,8 +9,8 @@ from config.errors import UsageError
 from config.settings import Settings
 from skills.parsing.parse_skill import PARSER_VERSION
 from tasks.ingest.maintain import advance_sequence
-from tasks.ingest.reindex import ReportProgress
-from tasks.ingest.reparse import reparse_outdated
+from tasks.ingest.upgrade.reindex import ReportProgress
+from tasks.ingest.upgrade.reparse import reparse_outdated
 from tasks.policies import MAINTAIN, Deadline
 from workers.backend.home import WriterLock
 from workers.backend.stores import open_coordinator, open_graph, open_services, send_nothing

@@ -12,7 +12,7 @@ from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from search.local.index import LocalSearchIndex
 from search.models.load_models import encoder_identity
-from tasks.ingest.reindex import ReportProgress
+from tasks.ingest.upgrade.reindex import ReportProgress
 from tasks.sources.uploads.store import copy_uploads, uploads_folder
 from workers.backend.home import WriterLock, create_home
 from workers.backend.stores import require_library

@@ -12,7 +12,7 @@ from search.local.index import LocalSearchIndex
 from search.models.identity import EncoderIdentity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
-from tasks.ingest.reindex import IndexCopier, ReportProgress
+from tasks.ingest.upgrade.reindex import IndexCopier, ReportProgress
 
 
 def copy_revisions(

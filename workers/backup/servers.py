@@ -21,7 +21,7 @@ from search.models.load_models import encoder_identity
 from tasks.broker.redis_backup import RedisBackup, StoredKey
 from tasks.coordination.redis import RedisCoordinator
 from tasks.ingest.maintain import DELETION
-from tasks.ingest.reindex import IndexCopier, ReportProgress
+from tasks.ingest.upgrade.reindex import IndexCopier, ReportProgress
 from tasks.sources.uploads.store import copy_uploads, uploads_folder
 from workers.backend.local_replacement import open_earlier_index
 from workers.backend.stores import open_coordinator, open_history, open_review_store

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import structlog
 
 from config.errors import NotFoundError, UsageError
+from graph.protocol import SkillGraph
 from graph.records import SkillState
-from skills.events import SourceChanged, new_event
-from tasks.journal.protocol import DeadLetter
+from skills.events import Event, SourceChanged, new_event
+from tasks.coordination.protocol import Coordinator
+from tasks.journal.protocol import DeadLetter, Journal
 from tasks.policies import (
     EMBED_SECTIONS,
     EMBED_SKILLS,
@@ -25,10 +27,20 @@ from tasks.policies import (
 )
 from tasks.send import send_task
 
-if TYPE_CHECKING:
-    from workers.backend.store_backend import StoreBackend
-
 ORIGIN = "skillbus/dead"
+
+
+class RetryBackend(Protocol):
+    """The part of a backend with stores that a retry uses."""
+
+    graph: SkillGraph
+    journal: Journal
+    coordinator: Coordinator
+    app: Any
+
+    def accept(self, event: Event) -> str:
+        """Accept an event and return its id."""
+        ...
 
 
 def dead_letter_data(letter: DeadLetter) -> dict[str, Any]:
@@ -41,7 +53,7 @@ def dead_letter_data(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def retry_dead_letter(backend: StoreBackend, letter_id: str) -> dict[str, Any]:
+def retry_dead_letter(backend: RetryBackend, letter_id: str) -> dict[str, Any]:
     """Send the task of a dead letter again and delete the letter; return it as JSON data.
 
     Raises NotFoundError for an unknown id, UsageError if the letter cannot be retried,
@@ -56,7 +68,7 @@ def retry_dead_letter(backend: StoreBackend, letter_id: str) -> dict[str, Any]:
     return dead_letter_data(letter)
 
 
-def _send_again(backend: StoreBackend, letter: DeadLetter) -> None:
+def _send_again(backend: RetryBackend, letter: DeadLetter) -> None:
     task = resolve_task_name(letter.task)
     if task not in POLICIES:
         what = (
@@ -78,7 +90,7 @@ def _send_again(backend: StoreBackend, letter: DeadLetter) -> None:
     send_task(backend.app, task, letter.ids)
 
 
-def _reopen(backend: StoreBackend, letter: DeadLetter) -> None:
+def _reopen(backend: RetryBackend, letter: DeadLetter) -> None:
     """Reset failed events to accepted; a failed event would be skipped."""
     gone = sorted(set(letter.ids) - backend.journal.get_job_states(letter.ids).keys())
     if gone:
@@ -90,7 +102,7 @@ def _reopen(backend: StoreBackend, letter: DeadLetter) -> None:
     backend.journal.reopen_jobs(letter.ids)
 
 
-def _resubmit_skills(backend: StoreBackend, letter: DeadLetter) -> None:
+def _resubmit_skills(backend: RetryBackend, letter: DeadLetter) -> None:
     """Submit the folders of failed skills again: the catalog counts their requests as served."""
     roots = {source.source_id: source.root for source in backend.graph.list_sources()}
     entries = backend.graph.get_entries(letter.ids)

@@ -19,7 +19,7 @@ from skills.events import SourceChanged
 from tasks.ingest.maintain import maintain
 from tasks.ingest.next_tasks import send_refine
 from tasks.language_model.answer_store import RefinementKind
-from tasks.language_model.skill_pairs.protocol import AskedPair
+from tasks.language_model.skill_pairs.protocol import AskedPair, find_compared_pairs
 from tasks.policies import Deadline
 from tasks.refine.linking.candidates import read_published
 from tasks.refine.linking.link_stage import LinkStage, get_pairs
@@ -206,10 +206,10 @@ def test_a_pair_that_queries_compare_is_asked_about_and_linked(
         monkeypatch.setattr(graph, "mark_for_linking", mark_or_fail)
         pairs = backend.services.skill_pairs
         assert pairs is not None
-        rejected = [("boats:hull-report", RejectionReason.INCOMPATIBLE)]
+        rejected = {"boats:hull-report": RejectionReason.INCOMPATIBLE}
         compared = [("boats:hull-report", "boats:hull-fitting", RejectionReason.INCOMPATIBLE)]
         for number in range(MIN_QUERIES):
-            pairs.record(f"query {number}", rejected, compared)
+            pairs.record(f"query {number}", find_compared_pairs(rejected, compared))
         conflict = ("boats:hull-report", "boats:hull-fitting", "conflict")
         [found] = find_unasked_pairs(backend.services)
         assert {one.name for one in found.texts} == {"hull-report", "hull-fitting"}
@@ -231,8 +231,9 @@ def test_frequent_pairs_of_removed_skills_do_not_hide_others(open_library: Open)
         compared = [("boats:hull-report", "boats:hull-fitting", reason)]
         for number in range(MIN_QUERIES + 1):
             for first in range(0, len(removed), 100):
-                pairs.record(f"{first} {number}", [], removed[first : first + 100])
+                some = find_compared_pairs({}, removed[first : first + 100])
+                pairs.record(f"{first} {number}", some)
         for number in range(MIN_QUERIES):
-            pairs.record(f"query {number}", [], compared)
+            pairs.record(f"query {number}", find_compared_pairs({}, compared))
         [found] = find_unasked_pairs(backend.services)
         assert {one.name for one in found.texts} == {"hull-report", "hull-fitting"}

@@ -28,7 +28,7 @@ from search.revision_history import HistoryLimits, KeptRevision
 from search.skill_analysis import skill_text_hashes, skill_texts
 from skills.passages import section_texts
 from skills.record import RevisionKey
-from tasks.ingest import reindex as task
+from tasks.ingest.upgrade import reindex as task
 from tests.support.samples.documents import ENCODER
 from tests.support.samples.documents import tiny_document as document
 from tests.support.samples.searches import search_lexical

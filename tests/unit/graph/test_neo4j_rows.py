@@ -50,6 +50,6 @@ def test_features_with_a_null_are_left_out(place: int) -> None:
 
 
 def test_a_deleted_entry_is_left_out() -> None:
-    entry: list[object] = ["lib:a", "lib", "a", "published", *[None] * 17]
+    entry: list[object] = ["lib:a", "lib", "a", "published", *[None] * 18]
     deleted = [None] * len(entry)
     assert [one.skill_id for one in entries_from_rows([deleted, entry])] == ["lib:a"]

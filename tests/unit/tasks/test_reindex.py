@@ -10,7 +10,7 @@ import pytest
 from config.errors import TransientError
 from search.local.index import LocalSearchIndex
 from skills.passages import section_texts
-from tasks.ingest import reindex as task
+from tasks.ingest.upgrade import reindex as task
 from tests.support.samples.documents import ENCODER, tiny_document
 from tests.support.samples.tiny import DIMENSION, TinyEncoder
 

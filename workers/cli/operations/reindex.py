@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @json_option
 @audited("library.reindex", "drop_old")
 def reindex(drop_old: bool) -> None:
-    """Build the index for the current model and schema, and parse skills of an older version again.
+    """Build the index for the current model, schema and version of the parser.
 
     When it is complete, the library switches to it. The old index answers until the switch, and is
     kept until --drop-old. Run it with the new settings while the workers, or `skillbus serve`, run
@@ -92,7 +92,7 @@ def _drop(settings: Settings) -> list[str]:
 
 def _reindex(settings: Settings) -> dict[str, Any]:
     from search.models.load_models import encoder_identity, load_encoder
-    from tasks.ingest import reindex as task
+    from tasks.ingest.upgrade import reindex as task
     from workers.backend.stores import open_graph
 
     identity = encoder_identity(settings.encoder)

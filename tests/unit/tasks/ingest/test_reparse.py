@@ -13,11 +13,11 @@ from graph.records import CatalogEntry
 from skills.parsing.parse_skill import PARSER_VERSION, parse_skill
 from skills.record import ParsedSkill, RevisionKey
 from tasks.ingest import ingest as ingest_module
-from tasks.ingest import reparse as module
 from tasks.ingest.embed_sections import embed_sections
 from tasks.ingest.embed_skills import embed_skills
 from tasks.ingest.preparation import prepare
-from tasks.ingest.reparse import reparse_outdated
+from tasks.ingest.upgrade import reparse as module
+from tasks.ingest.upgrade.reparse import reparse_outdated
 from tasks.policies import Deadline
 from tests.support.samples.library import write_skill
 from tests.support.samples.one_skill import SKILL, OneSkill, open_skill

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Timer
@@ -354,17 +354,17 @@ def test_a_stream_has_its_end_though_the_journal_fails_for_a_moment(
     error: SkillbusError,
     end: str,
 ) -> None:
-    query_id, read, failed = add_open_query(backend), backend.journal.get_job, 0
+    query_id, read, failed = add_open_query(backend), backend.journal.get_jobs, 0
 
-    def fail_once(job_id: str) -> Job:
+    def fail_once(ids: Sequence[str]) -> dict[str, Job]:
         nonlocal failed
-        job = read(job_id)
-        if job.state != "accepted" and not failed:
+        jobs = read(ids)
+        if any(job.state != "accepted" for job in jobs.values()) and not failed:
             failed += 1
             raise error
-        return job
+        return jobs
 
-    monkeypatch.setattr(backend.journal, "get_job", fail_once)
+    monkeypatch.setattr(backend.journal, "get_jobs", fail_once)
     Timer(0.5, backend.journal.cancel_job, (query_id,)).start()
     text = client.get(f"/v1/queries/{query_id}/events").text
     ends = re.findall("^event: ([a-z]+)", text, re.MULTILINE)
