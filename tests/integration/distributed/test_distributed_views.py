@@ -288,6 +288,28 @@ def test_doctor_tells_wrong_passwords_and_goes_on(running: Distributed, tmp_path
     assert made_up("and-wrong") not in json.dumps(rows)
 
 
+def test_skills_of_an_older_parser_are_parsed_again(
+    running: Distributed, ports: dict[str, int]
+) -> None:
+    """By the reconciler, or at once by a command."""
+    forget = "MATCH (s:Skill) SET s.parser = 0"
+
+    def count_outdated() -> int:
+        return int(json.loads(running.skillbus("status", "--json").out)["outdated"])
+
+    run_cypher(running.settings.servers, forget)
+    wait_for(lambda: count_outdated() == 0, 60)
+    running.stop("link")
+    run_cypher(running.settings.servers, forget)
+    assert "outdated     10 skills" in running.skillbus("status").out
+    report = json.loads(running.skillbus("reindex", "--json").out)
+    assert report == {"copied": 0, "old": "", "new": "", "reparsed": 10}
+    assert count_outdated() == 0
+    assert "already" in running.skillbus("reindex", code=2).err
+    running.launch("link", SKILLBUS_WORKERS__METRICS_PORT=str(ports["link"]))
+    running.wait_ready()
+
+
 def test_doctor_misses_workers_and_an_index(running: Distributed) -> None:
     with running.redis() as client:
         hidden = [
@@ -394,21 +416,3 @@ def test_a_frozen_server_hides_nothing_and_blocks_nothing(
 
 def test_logs_of_bad_times_are_json_too(running: Distributed) -> None:
     check_logs(running)
-
-
-def test_skills_of_an_older_parser_are_parsed_again(running: Distributed) -> None:
-    """By the reconciler, or at once by a command."""
-    forget = "MATCH (s:Skill) SET s.parser = 0"
-
-    def count_outdated() -> int:
-        return int(json.loads(running.skillbus("status", "--json").out)["outdated"])
-
-    run_cypher(running.settings.servers, forget)
-    wait_for(lambda: count_outdated() == 0, 60)
-    running.stop("link")
-    run_cypher(running.settings.servers, forget)
-    assert "outdated     10 skills" in running.skillbus("status").out
-    report = json.loads(running.skillbus("reindex", "--json").out)
-    assert report == {"copied": 0, "old": "", "new": "", "reparsed": 10}
-    assert count_outdated() == 0
-    assert "already" in running.skillbus("reindex", code=2).err

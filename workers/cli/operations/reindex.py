@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @json_option
 @audited("library.reindex", "drop_old")
 def reindex(drop_old: bool) -> None:
-    """Build the index for the current model, schema and version of the parser.
+    """Build the index for the current model and schema; parse again.
 
     When it is complete, the library switches to it. The old index answers until the switch, and is
     kept until --drop-old. Run it with the new settings while the workers, or `skillbus serve`, run
