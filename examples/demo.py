@@ -6,7 +6,6 @@ skills are temporary; nothing outside them is touched.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -17,11 +16,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
+
 SKILLS = Path(__file__).parent / "skills"
 FROST = "After last night's frost, which e-bikes get a fresh battery first?"
 MAP = "Show the new stations on a map in the app without running a tile server"
 KNIT = "Knit a woollen jumper with raglan sleeves"
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Demo:
@@ -29,6 +30,7 @@ class Demo:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.socket = folder / "home" / "serve.sock"
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         kept = {k: v for k, v in os.environ.items() if not k.startswith("SKILLBUS_")}
         self.environment = kept | {"PATH": programs, "SKILLBUS_HOME": str(folder / "home")}
@@ -52,16 +54,12 @@ class Demo:
         return subprocess.Popen(command.split(), cwd=self.folder, env=self.environment)
 
     def published(self) -> dict[str, int]:
-        """Published skills with their revision."""
-        done = subprocess.run(
-            ["skillbus", "skills", "list", "--json"],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            check=True,
-        )
-        entries = json.loads(done.stdout)
-        return {e["skill_id"]: e["seq"] for e in entries if e["state"] == "published"}
+        """Published skills with their revision, as `skillbus serve` lists them."""
+        transport = httpx.HTTPTransport(uds=str(self.socket))
+        with httpx.Client(transport=transport, base_url="http://skillbus") as client:
+            answer = client.get("/v1/skills", params={"state": "published", "limit": 200})
+        answer.raise_for_status()
+        return {one["skill_id"]: one["seq"] for one in answer.json()["skills"]}
 
     def wait_until(self, noticed: Callable[[], bool]) -> None:
         """Wait until the watcher has done its work."""
@@ -81,7 +79,7 @@ def show(demo: Demo) -> None:
     demo.say("Serving: the model stays loaded, and the folder is watched.")
     serving = demo.start("skillbus serve")
     try:
-        demo.wait_until((demo.folder / "home" / "serve.sock").exists)
+        demo.wait_until(demo.socket.exists)
         answers(demo)
         changes(demo)
     finally:
