@@ -26,11 +26,14 @@ help:  ## List the targets
 
 install: $(INSTALLED)  ## Install skillbus and its tools into .venv
 
-# An older pip, such as that of Python 3.11, needs twice the time to read the package index.
+# An older pip, such as that of Python 3.11, needs twice the time to read the package index. The pip
+# of $(PYTHON), if there is one, installs it sooner than ensurepip.
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("skillbus needs Python 3.11 or later; choose one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) --quiet "pip>=25"
+	$(PYTHON) -m venv --without-pip $(VENV)
+	@if $(PYTHON) -m pip --version >/dev/null 2>&1; \
+		then $(PYTHON) -m pip --python $@ install --quiet --no-compile "pip>=25"; \
+		else $@ -m ensurepip && $(PIP_INSTALL) --quiet "pip>=25"; fi
 
 # It is a part of what requirements.lock pins, with the same versions: the other installation stays.
 $(LIGHT): requirements-light.lock pyproject.toml | $(BIN)/python
