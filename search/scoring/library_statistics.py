@@ -12,6 +12,7 @@ import numpy.typing as npt
 from search.completed_terms import COMPLETED
 from search.packed_records import PackedRecords
 from search.protocol import FIELDS, TermIds, Vector
+from search.text.idf import compute_idf
 
 _MAX_RECENT_TERMS = 50_000
 """Size of the dict at which it is merged into the sorted arrays."""
@@ -174,4 +175,4 @@ class LibraryStatistics:
         """Return ln(1 + (N - df + .5) / (df + .5)) of each term, float32; never negative."""
         with self._lock:  # df and N must be consistent: a df above N would make it negative
             found, size = self._documents.get_counts(terms), self._size
-        return np.log1p((size - found + 0.5) / (found + 0.5)).astype(np.float32)
+        return compute_idf(found, size).astype(np.float32)

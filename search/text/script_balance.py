@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import TermIds
+from search.text.idf import compute_idf
 from search.text.query_understanding import Understanding
 from search.text.tokens import is_cjk, term_ids
 
@@ -57,13 +58,8 @@ def balance_scripts(task: Understanding, library: TermCounts) -> Understanding:
     found, skills = library.document_frequencies(task.ids), len(library)
     common = np.concatenate([library.document_frequencies(_common_terms()), found[chinese]])
     written = max(int(common.max()), round(_MIN_SHARE * skills))
-    idf = _idf(found, skills)
+    idf = compute_idf(found, skills)
     weights = task.weights * np.where(chinese, 1.0, _WORD_WEIGHT)
-    weights[chinese] *= (_idf(found, written) / np.maximum(idf, 1e-9))[chinese]
+    weights[chinese] *= (compute_idf(found, written) / np.maximum(idf, 1e-9))[chinese]
     mass, balanced = float(task.weights @ idf), float(weights @ idf)
     return replace(task, weights=(weights * (mass / max(balanced, 1e-9))).astype(np.float32))
-
-
-def _idf(frequencies: npt.NDArray[np.int64], documents: int) -> npt.NDArray[np.float64]:
-    rest = np.maximum(documents - frequencies, 0)
-    return np.asarray(np.log1p((rest + 0.5) / (frequencies + 0.5)), dtype=np.float64)
