@@ -360,7 +360,8 @@ class EmbeddedBackend(StoreBackend):
         progress = self.get_progress()
         tasks = (INGEST, EMBED_SKILLS, EMBED_SECTIONS)
         pending = any(self.coordinator.count_pending(task.name) for task in tasks)
-        return bool(progress["events"] or progress["waiting"] or progress["unlinked"] or pending)
+        open_jobs = progress["events"] or self.journal.count_open_jobs("outcome")
+        return bool(open_jobs or progress["waiting"] or progress["unlinked"] or pending)
 
     def _wait_while(self, is_busy: Callable[[], bool]) -> None:
         while is_busy():
