@@ -285,7 +285,7 @@ def resend_open_work(services: Services) -> dict[str, object]:
     if services.graph.list_awaiting_linking(1) or has_unread_outcomes(services):
         send_link(services)
     report |= {"ingest": len(waiting), "embed_skills": 0, "embed_sections": 0, **unembedded}
-    return report | {"refine": 0 if waiting else send_unrefined_skills(services)}
+    return report | {"refine": send_unrefined_skills(services)}
 
 
 def _list_lost_queries(services: Services) -> list[str]:

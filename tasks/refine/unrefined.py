@@ -57,7 +57,8 @@ def find_unrefined(
 def send_unrefined_skills(services: Services) -> int:
     """Send published skills without refinements to be refined, at most MAX_SENT; return how many.
 
-    Sends nothing while refine tasks run or wait, or while refinement is paused.
+    Leaves out skills for which an ingest is requested: it sends them itself. Sends nothing while
+    refine tasks run or wait, or while refinement is paused.
     """
     settings, answers = services.settings.language_model, services.answers
     if answers is None or not settings.offline_stages or not services.sends_refine:
@@ -70,7 +71,7 @@ def send_unrefined_skills(services: Services) -> int:
     from tasks.refine.stages import list_enabled_stages  # only if a model is configured
 
     stages = list_enabled_stages(settings)
-    entries = list_published(services.graph)
+    entries = [one for one in list_published(services.graph) if not one.awaits_ingest]
     missing = find_unrefined(answers, services.refined, settings.model, stages, entries)
     skill_ids = _select_to_send(coordinator, missing.values()) or _list_compared(services)
     send_refine(coordinator, services.send_task, skill_ids)

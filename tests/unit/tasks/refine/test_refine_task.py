@@ -16,6 +16,7 @@ from config.settings import Settings
 from search.protocol import StoredRevision
 from skills.events import SourceChanged
 from tasks.coordination.local import LocalCoordinator
+from tasks.ingest.maintain import resend_open_work
 from tasks.ingest.next_tasks import send_refine
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.protocol import (
@@ -25,7 +26,7 @@ from tasks.language_model.protocol import (
     TokenBudgetError,
 )
 from tasks.language_model.sqlite_answers import SqliteAnswerStore
-from tasks.policies import REFINE, Deadline
+from tasks.policies import INGEST, REFINE, Deadline
 from tasks.refine import stages as stage_table
 from tasks.refine.pauses import get_refine_pause, pause_refining
 from tasks.refine.refine import refine, split_refine_batch
@@ -306,6 +307,18 @@ def test_the_reconciler_sends_what_is_missing_once(
     assert send_unrefined_skills(services) == 0  # two are waiting
     services.coordinator.add_pending(REFINE.name, -1)
     assert send_unrefined_skills(services) == 2
+
+
+def test_others_are_refined_while_a_skill_waits_for_ingest(services: Services) -> None:
+    sent: dict[str, list[object]] = {INGEST.name: [], REFINE.name: []}
+    services.send_task = lambda name, ids: sent[name].extend(ids)
+    services.sends_refine = True
+    waiting, *others = services.graph.get_entries(IDS)
+    [seq] = services.graph.allocate_sequence(1)
+    services.graph.request_ingest([(waiting.skill_id, waiting.source_id, waiting.path)], seq)
+    resend_open_work(services)
+    assert sent[INGEST.name] == [waiting.skill_id]
+    assert sent[REFINE.name] == [entry.skill_id for entry in others]
 
 
 def test_nothing_is_asked_without_a_model(services: Services, server: LanguageModelServer) -> None:
