@@ -26,7 +26,7 @@ from tasks.sources.folder_rules import (
 )
 from tasks.sources.git.mirror import Mirror
 from tasks.sources.git.objects import ObjectReader
-from tasks.sources.git.tree import Blob, CommitTree, list_tree
+from tasks.sources.git.tree import Blob, CommitTree, UnreadableFolderError, list_tree
 from tasks.sources.protocol import (
     SKILL_FILE,
     SkillFolder,
@@ -48,7 +48,7 @@ def open_git_reader(source: Source, settings: Settings, folder: str = "") -> Ite
     root.
 
     Fetches the commit if this machine's mirror does not hold it. Raises SourceMissingError if that
-    fails, PermanentError if the commit has no folder at the source's path.
+    fails or the mirror is damaged, PermanentError if the commit has no folder at the source's path.
     """
     mirror = Mirror(source, settings)
     try:
@@ -58,7 +58,15 @@ def open_git_reader(source: Source, settings: Settings, folder: str = "") -> Ite
             f"source {source.source_id}: commit {source.commit[:12]} is not available: {error}"
         ) from None
     root = "/".join(filter(None, (source.path, folder)))
-    tree = list_tree(mirror.folder, source.commit, root, settings.git.files)
+    try:
+        tree = list_tree(mirror.folder, source.commit, root, settings.git.files)
+    except UnreadableFolderError:
+        if mirror.is_complete(source.commit):
+            raise
+        mirror.drop()
+        raise SourceMissingError(
+            f"source {source.source_id}: its mirror has lost objects; it is fetched again"
+        ) from None
     objects = ObjectReader(mirror.folder, mirror.drop)
     try:
         yield GitReader(tree, objects, settings.limits)
