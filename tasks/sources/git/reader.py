@@ -17,6 +17,7 @@ from skills.parsing import sibling_files
 from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
 from tasks.sources.folder_rules import (
+    check_skill_file,
     escape_non_utf8,
     find_owner,
     find_skip_reason,
@@ -37,9 +38,6 @@ from tasks.sources.protocol import (
 )
 
 log = structlog.get_logger()
-
-_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-"""Start of the placeholder for a file in large-file storage, by its specification."""
 
 
 @contextmanager
@@ -169,11 +167,7 @@ class GitReader(SourceReader):
         if len(others) > self._limits.folder_files or total > self._limits.folder_bytes:
             raise folder_too_large(path, self._limits)
         content = self._objects.read(files[SKILL_FILE])
-        if content.startswith(_LFS_POINTER):
-            raise PermanentError(
-                f"{_joined(path, SKILL_FILE)} is kept in large-file storage, which is not read; "
-                "commit the file itself"
-            )
+        check_skill_file(_joined(path, SKILL_FILE), content)
         listed = sort_siblings(
             path,
             (SiblingFile(name, blob.size, self._objects.sha256(blob)) for name, blob in others),

@@ -21,7 +21,7 @@ from config.settings import Settings
 from skills.parsing import sibling_files
 from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
-from tasks.sources.folder_rules import SKIPPED_FOLDERS, hash_skill_folder
+from tasks.sources.folder_rules import SKIPPED_FOLDERS, check_skill_file, hash_skill_folder
 from tasks.sources.protocol import SKILL_FILE, SkillFolder
 from tasks.sources.uploads.archive import ZIP_ERRORS, ArchiveMember
 from tasks.sources.uploads.limits import ArchiveError, UploadTooLargeError, escape_name, iter_chunks
@@ -207,6 +207,7 @@ def read_package(file: Path, max_skill_bytes: int) -> SkillFolder:
                 f"{max_skill_bytes} (limits.skill_bytes)"
             )
         content = package.read(_FILES + SKILL_FILE)
+        check_skill_file(f"{manifest.skill_id}/{SKILL_FILE}", content)
         texts = sibling_files.read_selected_files(
             manifest.files, lambda one: package.read(_FILES + one.path)
         )

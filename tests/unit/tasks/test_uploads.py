@@ -46,6 +46,7 @@ from tasks.sources.uploads.store import (
 )
 from tasks.sources.uploads.tar_archive import iter_tar_members
 
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
 SKILL = b"---\nname: trips\ndescription: Clean trips.\n---\n# Trips\n\nDrop doubles.\n"
 
 
@@ -748,6 +749,12 @@ def test_a_damaged_package_is_read_or_refused(settings: Settings) -> None:
         except PermanentError:
             refusals += 1
     assert refusals > len(whole) // 4
+
+
+def test_a_pointer_to_large_file_storage_is_no_skill(settings: Settings) -> None:
+    put(settings, LFS_POINTER, "trips")
+    with pytest.raises(PermanentError, match=r"team:trips/SKILL.md is a pointer to large-file"):
+        UploadReader("team", settings).read("trips")
 
 
 def test_expired_packages_are_deleted(settings: Settings) -> None:
