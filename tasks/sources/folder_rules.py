@@ -15,6 +15,9 @@ from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
 from tasks.sources.protocol import SKILL_FILE
 
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""Start of the placeholder for a file in large-file storage, by its specification."""
+
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__"})
 
 
@@ -74,6 +77,15 @@ def hash_skill_folder(skill_file_sha256: bytes, files: Iterable[SiblingFile]) ->
     for file in files:
         digest.update(f"{file.path}\0{file.size}\0{file.sha256}\n".encode("utf-8", "replace"))
     return digest.hexdigest()
+
+
+def check_skill_file(file: str, content: bytes) -> None:
+    """Raise PermanentError if a SKILL.md is only a pointer to large-file storage."""
+    if content.startswith(_LFS_POINTER):
+        raise PermanentError(
+            f"{file} is a pointer to large-file storage (git LFS), which is not read; put the file "
+            "itself in its place"
+        )
 
 
 def folder_too_large(folder: str, limits: LimitSettings) -> PermanentError:

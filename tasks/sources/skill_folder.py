@@ -17,6 +17,7 @@ from skills.record import SiblingFile
 from tasks.sources.folder_rules import (
     SKIPPED_FOLDERS,
     check_relative_path,
+    check_skill_file,
     escape_non_utf8,
     find_environment,
     folder_too_large,
@@ -46,6 +47,7 @@ def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFold
         content = read_regular_file(
             root, folder / SKILL_FILE, limits.skill_bytes, "limits.skill_bytes"
         )
+        check_skill_file(str(folder / SKILL_FILE), content)
         files = sort_siblings(path, _list_siblings(root, folder, limits))
         content_hash = hash_skill_folder(hashlib.sha256(content).digest(), files)
         try:

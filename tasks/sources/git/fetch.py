@@ -51,6 +51,7 @@ _REFUSED_OBJECT_ERRORS = ("fsck error", "error in object", "index-pack failed")
 _REDIRECT_ERRORS = ("from redirection", "returned error: 30")
 _MEMORY_ERRORS = ("out of memory", "cannot allocate", "exceeded maximum")
 _MISSING_REF_ERRORS = ("unadvertised object", "not our ref", "couldn't find remote ref")
+_INCOMPLETE_ERRORS = ("necessary objects", "did not receive expected object", "unresolved delta")
 _MISSING_REPOSITORY_ERRORS = (
     "not found",
     "does not appear to be a git repository",
@@ -61,6 +62,11 @@ _MISSING_REPOSITORY_ERRORS = (
 
 class RefNotFoundError(PermanentError):
     """The remote does not have the ref to fetch, or refuses to send it."""
+
+
+class IncompleteFetchError(TransientError):
+    """Objects are missing after the fetch: the remote did not send them, or had reason to take them
+    for present, and the mirror has lost them."""
 
 
 def fetch_ref(
@@ -77,8 +83,9 @@ def fetch_ref(
 
     credential: user name, and the file with the password or `user:password`. stopped: polled; True
     ends the fetch. Raises TransientError for network errors, after `seconds` or when stopped,
-    UsageError for a refused login, RefNotFoundError for a missing ref, PermanentError for a
-    repository that is missing, larger than `max_bytes` or refused by git's checks.
+    IncompleteFetchError, UsageError for a refused login, RefNotFoundError for a missing ref,
+    PermanentError for a repository that is missing, larger than `max_bytes` or refused by git's
+    checks.
     """
     arguments = [
         *("fetch", "--quiet", "--force", "--depth=1", "--no-tags", "--no-recurse-submodules"),
@@ -181,6 +188,8 @@ def _to_skillbus_error(
         )
     if any(sign in low for sign in _MISSING_REPOSITORY_ERRORS):
         return PermanentError("no repository at this address, or it needs a login")
+    if any(sign in low for sign in _INCOMPLETE_ERRORS):
+        return IncompleteFetchError(message)
     if any(sign in low for sign in _MEMORY_ERRORS):
         return PermanentError(f"git refuses what the repository holds: too large ({message})")
     if any(sign in low for sign in _REFUSED_OBJECT_ERRORS):

@@ -25,7 +25,13 @@ from config.secrets import read_secret
 from config.settings import Settings
 from graph.records import Source
 from tasks.sources.git.address import check_branch, check_subfolder, check_url, resolve_remote
-from tasks.sources.git.fetch import ASKPASS_PREFIX, RefNotFoundError, fetch_ref, folder_size
+from tasks.sources.git.fetch import (
+    ASKPASS_PREFIX,
+    IncompleteFetchError,
+    RefNotFoundError,
+    fetch_ref,
+    folder_size,
+)
 from tasks.sources.git.process import run_git
 
 log = structlog.get_logger()
@@ -133,6 +139,17 @@ class Mirror:
             return False
         return True
 
+    def is_complete(self, commit: str) -> bool:
+        """Return whether the mirror holds every object of a commit; takes seconds for a large one.
+
+        commit: its id or a ref.
+        """
+        try:
+            run_git(self.folder, "rev-list", "--objects", "--quiet", commit)
+        except PermanentError:
+            return False
+        return True
+
     def drop(self) -> None:
         """Delete the mirror, unless another process is fetching into it."""
         with suppress(TransientError), self._locked(lambda: True):
@@ -188,8 +205,10 @@ class Mirror:
                 max_bytes=limits.megabytes * _MEGABYTE,
                 stopped=stopped,
             )
-        except BaseException:
+        except BaseException as error:
             self._restore(refs, packs)
+            if isinstance(error, IncompleteFetchError) and not all(map(self.is_complete, refs)):
+                self._create()  # the next fetch brings everything
             raise
         finally:
             self._remove_leftovers()

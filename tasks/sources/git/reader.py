@@ -17,6 +17,7 @@ from skills.parsing import sibling_files
 from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
 from tasks.sources.folder_rules import (
+    check_skill_file,
     escape_non_utf8,
     find_owner,
     find_skip_reason,
@@ -26,7 +27,7 @@ from tasks.sources.folder_rules import (
 )
 from tasks.sources.git.mirror import Mirror
 from tasks.sources.git.objects import ObjectReader
-from tasks.sources.git.tree import Blob, CommitTree, list_tree
+from tasks.sources.git.tree import Blob, CommitTree, UnreadableFolderError, list_tree
 from tasks.sources.protocol import (
     SKILL_FILE,
     SkillFolder,
@@ -38,9 +39,6 @@ from tasks.sources.protocol import (
 
 log = structlog.get_logger()
 
-_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-"""Start of the placeholder for a file in large-file storage, by its specification."""
-
 
 @contextmanager
 def open_git_reader(source: Source, settings: Settings, folder: str = "") -> Iterator[GitReader]:
@@ -48,7 +46,7 @@ def open_git_reader(source: Source, settings: Settings, folder: str = "") -> Ite
     root.
 
     Fetches the commit if this machine's mirror does not hold it. Raises SourceMissingError if that
-    fails, PermanentError if the commit has no folder at the source's path.
+    fails or the mirror is damaged, PermanentError if the commit has no folder at the source's path.
     """
     mirror = Mirror(source, settings)
     try:
@@ -58,7 +56,15 @@ def open_git_reader(source: Source, settings: Settings, folder: str = "") -> Ite
             f"source {source.source_id}: commit {source.commit[:12]} is not available: {error}"
         ) from None
     root = "/".join(filter(None, (source.path, folder)))
-    tree = list_tree(mirror.folder, source.commit, root, settings.git.files)
+    try:
+        tree = list_tree(mirror.folder, source.commit, root, settings.git.files)
+    except UnreadableFolderError:
+        if mirror.is_complete(source.commit):
+            raise
+        mirror.drop()
+        raise SourceMissingError(
+            f"source {source.source_id}: its mirror has lost objects; it is fetched again"
+        ) from None
     objects = ObjectReader(mirror.folder, mirror.drop)
     try:
         yield GitReader(tree, objects, settings.limits)
@@ -161,11 +167,7 @@ class GitReader(SourceReader):
         if len(others) > self._limits.folder_files or total > self._limits.folder_bytes:
             raise folder_too_large(path, self._limits)
         content = self._objects.read(files[SKILL_FILE])
-        if content.startswith(_LFS_POINTER):
-            raise PermanentError(
-                f"{_joined(path, SKILL_FILE)} is kept in large-file storage, which is not read; "
-                "commit the file itself"
-            )
+        check_skill_file(_joined(path, SKILL_FILE), content)
         listed = sort_siblings(
             path,
             (SiblingFile(name, blob.size, self._objects.sha256(blob)) for name, blob in others),

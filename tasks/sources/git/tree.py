@@ -24,6 +24,10 @@ _MAX_LINE_BYTES = _MAX_PATH_BYTES + 200
 """Maximum bytes of a path with the mode, type, id and size in front of it."""
 
 
+class UnreadableFolderError(PermanentError):
+    """The commit has no such folder, or the mirror has lost objects of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Blob:
     """A file of a commit. object_id: of its git object. size: in bytes."""
@@ -49,9 +53,9 @@ class CommitTree:
 def list_tree(mirror: Path, commit: str, path: str, max_files: int) -> CommitTree:
     """Return all files of the folder `path` of a commit.
 
-    Raises PermanentError if the commit has no such folder, or it holds more than `max_files` files
-    and folders, since a few bytes of objects can describe any number of them with paths of any
-    length.
+    Raises UnreadableFolderError if git cannot list it, PermanentError if it holds more than
+    `max_files` files and folders, since a few bytes of objects can describe any number of them with
+    paths of any length.
     """
     tree = CommitTree(defaultdict(dict), defaultdict(set), [], [])
     # With -t folders are listed too: without it, git would walk through any number of folders
@@ -67,7 +71,7 @@ def list_tree(mirror: Path, commit: str, path: str, max_files: int) -> CommitTre
                     f"more than {max_files} files and folders (git.files); name a folder (--path)"
                 )
         if process.wait():
-            raise PermanentError(
+            raise UnreadableFolderError(
                 f"commit {commit[:12]} has no folder {path or '/'}: if it has moved, name the "
                 "new one (--path); the skills stay as they are"
             )
@@ -91,6 +95,8 @@ def _add_entry(tree: CommitTree, line: bytes) -> None:
         tree.submodules.append(path)
     elif mode == _LINK:
         tree.links.append(path)
+    elif not size.isdigit():
+        raise UnreadableFolderError(f"the object {object_id} cannot be read")
     else:
         tree.folders[folder][name] = Blob(object_id, int(size))
     while folder:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,6 +12,18 @@ from tasks.sources.uploads.limits import ArchiveError
 
 HEADER_BYTES = 512
 """Number of bytes that `detect_archive_kind` needs."""
+
+ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    LookupError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+"""Errors that zipfile raises for a damaged or malicious file."""
 
 _TAR_MAGIC = slice(257, 262)
 

@@ -6,10 +6,10 @@ reader that opens this one file gets one revision as a whole.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,12 +21,9 @@ from config.settings import Settings
 from skills.parsing import sibling_files
 from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
-from tasks.sources.folder_rules import (
-    SKIPPED_FOLDERS,
-    hash_skill_folder,
-)
+from tasks.sources.folder_rules import SKIPPED_FOLDERS, check_skill_file, hash_skill_folder
 from tasks.sources.protocol import SKILL_FILE, SkillFolder
-from tasks.sources.uploads.archive import ArchiveMember
+from tasks.sources.uploads.archive import ZIP_ERRORS, ArchiveMember
 from tasks.sources.uploads.limits import ArchiveError, UploadTooLargeError, escape_name, iter_chunks
 from tasks.sources.uploads.member_names import MemberNames, clean_path
 
@@ -210,6 +207,7 @@ def read_package(file: Path, max_skill_bytes: int) -> SkillFolder:
                 f"{max_skill_bytes} (limits.skill_bytes)"
             )
         content = package.read(_FILES + SKILL_FILE)
+        check_skill_file(f"{manifest.skill_id}/{SKILL_FILE}", content)
         texts = sibling_files.read_selected_files(
             manifest.files, lambda one: package.read(_FILES + one.path)
         )
@@ -252,8 +250,9 @@ def _open_package(file: Path) -> Iterator[zipfile.ZipFile]:
             yield package
     except FileNotFoundError:
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError) as error:
+    except (*ZIP_ERRORS, TypeError, OSError) as error:  # TypeError: a manifest of another form
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a wrong offset
+            message = f"{file} cannot be read: {error.strerror}"
+            public_message = "an uploaded skill cannot be read"
+            raise TransientError(message, public_message=public_message) from error
         raise PermanentError(f"{file}: damaged ({error}); upload the skill again") from error
-    except OSError as error:
-        message = f"{file} cannot be read: {error.strerror}"
-        raise TransientError(message, public_message="an uploaded skill cannot be read") from error

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 import stat
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
 from config.inbound_settings import UploadSettings
-from tasks.sources.uploads.archive import ArchiveMember
+from tasks.sources.uploads.archive import ZIP_ERRORS, ArchiveMember
 from tasks.sources.uploads.limits import (
     ArchiveError,
     UploadMeter,
@@ -28,16 +26,6 @@ _LOCAL_HEADER_BYTES = 30
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _UTF8 = 0x800
-_FORMAT_ERRORS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    OSError,
-    ValueError,
-    RuntimeError,
-    OverflowError,
-)
 
 
 class _BoundedFile(io.BufferedIOBase):
@@ -91,7 +79,7 @@ def iter_zip_members(
 def _as_archive_errors() -> Iterator[None]:
     try:
         yield
-    except _FORMAT_ERRORS as error:
+    except (*ZIP_ERRORS, OSError) as error:
         raise ArchiveError(f"not a complete zip archive: {error}") from error
 
 

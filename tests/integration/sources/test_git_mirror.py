@@ -34,7 +34,7 @@ from tasks.sources.git.mirror import (
 from tasks.sources.git.objects import ObjectReader
 from tasks.sources.git.reader import GitReader, open_git_reader
 from tasks.sources.git.tree import Blob
-from tasks.sources.protocol import SkillGoneError
+from tasks.sources.protocol import SkillGoneError, SourceMissingError
 from tasks.sources.skill_folder import read_skill_folder
 from tests.support.program.secrecy import made_up
 from tests.support.servers.git_remote import PushedRepository, served_over_http
@@ -686,6 +686,37 @@ def test_a_mirror_that_was_left_damaged_is_mended(
     assert not list(folder.glob(".ask-*"))
     with open_git_reader(replace(source, commit=newer), known) as reader:
         assert reader.read("kiln").content == b"Anew.\n"
+
+
+@pytest.mark.parametrize("lost", ["kiln", "kiln/SKILL.md"])
+def test_a_mirror_that_has_lost_an_object_is_fetched_again(
+    tmp_path: Path, remote: PushedRepository, source: Source, lost: str
+) -> None:
+    known = settings(tmp_path / "home")
+    mirror = Mirror(source, known)
+    commit = mirror.fetch()
+
+    def lose() -> None:
+        (pack,) = mirror.folder.glob("objects/pack/*.pack")
+        packed = pack.rename(tmp_path / "pack").read_bytes()
+        git = ["git", "--git-dir", str(mirror.folder)]
+        subprocess.run([*git, "unpack-objects", "-q"], input=packed, check=True)
+        name = remote.git("rev-parse", f"{commit}:{lost}")
+        (mirror.folder / "objects" / name[:2] / name[2:]).unlink()
+
+    lose()
+    at_commit = replace(source, commit=commit)
+    with pytest.raises(SourceMissingError, match="lost objects"), open_git_reader(at_commit, known):
+        pass
+    with open_git_reader(at_commit, known) as reader:
+        assert reader.read("kiln").content.endswith(b"Fire.\n")
+    lose()
+    (remote.tree / "other").write_text("The next commit still has the lost object.\n")
+    newer = remote.push()
+    with pytest.raises(TransientError, match=r"necessary objects|expected object"):
+        mirror.fetch()
+    assert mirror.fetch() == newer
+    assert mirror.is_complete(newer)
 
 
 def test_objects_are_closed_after_their_process_has_ended(tmp_path: Path, source: Source) -> None:

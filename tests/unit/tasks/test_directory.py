@@ -410,6 +410,12 @@ def test_an_unreadable_skill_file_is_permanent(root: Path, shut: Callable[[Path]
         read_skill_folder(root, "a", LIMITS)
 
 
+def test_a_pointer_to_large_file_storage_is_no_skill(root: Path) -> None:
+    put(root / "a" / "SKILL.md", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
+    with pytest.raises(PermanentError, match=r"a/SKILL.md is a pointer to large-file storage"):
+        read_skill_folder(root, "a", LIMITS)
+
+
 def test_errors_name_the_limit(root: Path) -> None:
     put(root / "a" / "SKILL.md", "x" * 1001)
     with pytest.raises(PermanentError, match=r"limits\.skill_bytes"):

@@ -28,7 +28,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from config.errors import TransientError, UsageError
+from config.errors import PermanentError, TransientError, UsageError
 from config.inbound_settings import UploadSettings
 from config.settings import Settings
 from tasks.sources.protocol import SkillGoneError
@@ -46,6 +46,7 @@ from tasks.sources.uploads.store import (
 )
 from tasks.sources.uploads.tar_archive import iter_tar_members
 
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
 SKILL = b"---\nname: trips\ndescription: Clean trips.\n---\n# Trips\n\nDrop doubles.\n"
 
 
@@ -731,6 +732,29 @@ def test_long_paths_are_found_again(settings: Settings) -> None:
     assert list(reader.scan("Übung").signatures) == ["Übung/日本"]
     assert reader.find_owning_skill("plain/scripts/run.py") == "plain"
     assert reader.find_owning_skill("other") is None
+
+
+def test_a_damaged_package_is_read_or_refused(settings: Settings) -> None:
+    put(settings, SKILL, "trips")
+    (file,) = (settings.home / "uploads" / "sources").glob("*/*.zip")
+    whole = file.read_bytes()
+    refusals = 0
+    for place in range(len(whole)):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
+        reader = UploadReader("team", settings)
+        found = reader.scan("")
+        assert {*found.signatures, *found.refused} == {"trips"}
+        try:
+            reader.read("trips")
+        except PermanentError:
+            refusals += 1
+    assert refusals > len(whole) // 4
+
+
+def test_a_pointer_to_large_file_storage_is_no_skill(settings: Settings) -> None:
+    put(settings, LFS_POINTER, "trips")
+    with pytest.raises(PermanentError, match=r"team:trips/SKILL.md is a pointer to large-file"):
+        UploadReader("team", settings).read("trips")
 
 
 def test_expired_packages_are_deleted(settings: Settings) -> None:
