@@ -12,6 +12,7 @@ from config.errors import UsageError
 from config.settings import Settings
 from skills.bundle.escaping import escape_terminal_line
 from workers.cli.common import (
+    format_count,
     json_option,
     note_more,
     print_json,
@@ -119,7 +120,7 @@ def usage(
         else:
             _print_summary(reader.summarise(days, selection), selection, limit)
         for name in reader.list_unknown(days, selection):
-            print_to_stderr(f"no use recorded of {name!r} in the last {days} days")
+            print_to_stderr(f"no use recorded of {name!r} in the last {format_count(days, 'day')}")
 
 
 def _open_reader(settings: Settings, stack: ExitStack, days: int) -> UsageReader:
@@ -166,8 +167,8 @@ def _print_summary(data: Mapping[str, Any], selection: UsageFilter, limit: int) 
         return
     if not selection.selects_skills:
         click.echo(
-            f"queries   {total['queries']}: {total['hits']} hits, {total['no_hits']} no hits, "
-            f"{total['unanswered']} unanswered"
+            f"queries   {total['queries']}: {format_count(total['hits'], 'hit')}, "
+            f"{format_count(total['no_hits'], 'no hit')}, {total['unanswered']} unanswered"
         )
     click.echo(
         f"skills    {total['chosen']} chosen, {total['sent']} sent, {total['tokens']} tokens"
@@ -210,7 +211,7 @@ def _label(row: Mapping[str, Any], name: str) -> str:
 
 def _print_unused(rows: list[dict[str, Any]], days: int, limit: int) -> None:
     if rows and not wants_json():
-        click.echo(f"skills not chosen in the last {days} days (UTC): {len(rows)}")
+        click.echo(f"skills not chosen in the last {format_count(days, 'day')} (UTC): {len(rows)}")
     _print_skills(rows, limit, ("published", "tokens", "skill_id"), "every skill was chosen")
 
 
