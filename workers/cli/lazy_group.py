@@ -20,6 +20,8 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **options: Any) -> None:
         super().__init__(*args, **options)
         self._table = table
+        # For an unknown name, click suggests similar ones of these.
+        self.commands = dict.fromkeys(table, click.Command(None))
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -118,11 +118,11 @@ def test_arguments_that_are_not_utf_8_are_usage(
 def test_an_unknown_command_is_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["skillbus", "unheard-of"])
+    monkeypatch.setattr(sys, "argv", ["skillbus", "stauts"])
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == EXIT_USAGE
-    assert "unheard-of" in capsys.readouterr().err
+    assert "No such command 'stauts'. Did you mean 'status'?" in capsys.readouterr().err
 
 
 def list_groups(
