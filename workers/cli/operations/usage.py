@@ -276,14 +276,10 @@ def _print_answered(data: Mapping[str, Any]) -> None:
             task = escape_terminal_line(shorten(one["task"], 120))
             click.echo(f"{times}  {one['answered_at']}  {task}")
             chosen = ", ".join(skill["skill_id"] for skill in one["skills"]) or "no skill"
-            reported = "".join(f"; {name}" for name in _list_reported(one["outcomes"]))
-            print_line(chosen + reported, 29)
+            reported = (f"{given['skill_id']} {given['outcome']}" for given in one["outcomes"])
+            print_line("; ".join([chosen, *map(str.strip, reported)]), 29)
     if data["more"]:
         print_to_stderr("there are more queries; --limit shows more of them")
-
-
-def _list_reported(outcomes: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"{one['skill_id']} {one['outcome']}".strip() for one in outcomes]
 
 
 def _print_unanswered(data: Mapping[str, Any], limit: int) -> None:
