@@ -76,8 +76,10 @@ def _resolve_home(home: Path) -> Path:
     """Return the absolute path of the home; raises UsageError for a file or an unusable path."""
     try:
         base = home.expanduser().absolute()
+        str(base).encode()  # the index cannot open a path that is not UTF-8
         is_file = base.is_file()
-    except (OSError, RuntimeError) as error:  # RuntimeError: of a user that does not exist
+    # RuntimeError: of a user that does not exist
+    except (OSError, RuntimeError, UnicodeEncodeError) as error:
         raise UsageError(
             f"the home {home} cannot be used: {getattr(error, 'strerror', None) or error}; name "
             "another folder with SKILLBUS_HOME or --home"

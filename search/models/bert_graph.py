@@ -20,6 +20,8 @@ from search.models.packed_weights import ModelSizes
 
 # OpenVINO reports each import of itself to its makers, through this package if it can be imported.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # blocks imports
+# Its converter of models, which is not used, takes as long to import as the rest.
+sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]  # blocks imports
 
 import openvino as ov  # noqa: E402 - after its telemetry is blocked
 from openvino import Node  # noqa: E402 - after its telemetry is blocked

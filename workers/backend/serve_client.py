@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ class ServeClient:
     def __init__(self, home: Path) -> None:
         import ssl  # both are slow to import; most commands find no socket
 
+        # Its command line, which imports rich and takes longer than the rest.
+        sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # blocks imports
         import httpx
 
         self._httpx = httpx

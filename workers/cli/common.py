@@ -69,8 +69,10 @@ ORIGIN = "skillbus/command-line"
 
 
 def format_count(count: int, noun: str) -> str:
-    """Return a number with its noun: "1 skill", "2 skills"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """Return a number with its noun: "1 skill", "2 skills", "2 queries"."""
+    if count != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{count} {noun}"
 
 
 def format_time(seconds: float) -> str:

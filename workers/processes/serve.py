@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from config.errors import UsageError
 from config.settings import Settings
 from workers.audit.policy import record_policy_changes
-from workers.backend.factory import open_store_backend
+from workers.backend.factory import find_serve, open_store_backend
 from workers.backend.home import create_home
 from workers.backend.serve_client import SOCKET_NAME
 from workers.http.app import create_gateway
@@ -46,6 +46,9 @@ def run_serve(
     if len(os.fsencode(path)) > _SOCKET_PATH_LIMIT:
         raise UsageError(f"{path} is too long for a socket; choose a shorter SKILLBUS_HOME")
     create_home(settings.home)
+    if (other := find_serve(settings)) is not None:
+        other.close()
+        raise UsageError(f"`skillbus serve` runs on {settings.home} already; commands use it")
     with ExitStack() as stack:
         port = stack.enter_context(bind_socket(address)) if address else None
         stop_requested = stack.enter_context(stop_on_signals())

@@ -165,6 +165,7 @@ def test_a_day_is_shown_as_before_once_it_is_rolled_up_and_can_be_taken_back(
     query_id = skillbus("query", KILN, "--format", "json").data["query_id"]
     skillbus("outcome", query_id, "crafts:kiln-firing", "helped")
     wait_for(lambda: usage(skillbus)["total"]["helped"] == 1)
+    assert "queries   1: 1 hit, 0 no hits, 0 unanswered\n" in skillbus("usage").out
     before = usage(skillbus)
     with skillbus.serving() as process:
         wait_for(lambda: '"days": 1' in process.text("err"))

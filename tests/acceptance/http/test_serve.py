@@ -139,7 +139,7 @@ def test_a_source_may_come_while_it_runs(served: Skillbus, tmp_path: Path) -> No
 
 def test_one_process_writes(served: Skillbus) -> None:
     result = served("serve", code=2)
-    assert "is locked by process" in result.err
+    assert f"`skillbus serve` runs on {served.home} already" in result.err
     assert served.chosen(TASK), "the first one still answers"
 
 

@@ -182,7 +182,7 @@ def test_a_variable_of_a_list_or_table_that_is_not_json_is_named(
     assert load_settings(tmp_path).policy.sources == {"team": "send"}
 
 
-@pytest.mark.parametrize("home", ["~no-such-user/library", "/" + "x" * 300])
+@pytest.mark.parametrize("home", ["~no-such-user/library", "/" + "x" * 300, "/caf\udce9"])
 def test_a_home_that_cannot_be_reached_is_refused(home: str) -> None:
     with pytest.raises(UsageError, match=r"cannot be used: .*SKILLBUS_HOME or --home"):
         load_settings(Path(home))

@@ -33,7 +33,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
             does(ctx)
 
         monkeypatch.setattr(workers.cli.program, "probe", probe, raising=False)
-        monkeypatch.setitem(workers.cli.program._COMMANDS, "probe", "workers.cli.program:probe")
+        monkeypatch.setitem(workers.cli.program._COMMANDS, "probe", ("program", "Probe."))
         monkeypatch.setattr(sys, "argv", ["skillbus", "probe", *arguments])
         with pytest.raises(SystemExit) as caught:
             main()
@@ -118,11 +118,11 @@ def test_arguments_that_are_not_utf_8_are_usage(
 def test_an_unknown_command_is_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["skillbus", "unheard-of"])
+    monkeypatch.setattr(sys, "argv", ["skillbus", "stauts"])
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == EXIT_USAGE
-    assert "unheard-of" in capsys.readouterr().err
+    assert "No such command 'stauts'. Did you mean 'status'?" in capsys.readouterr().err
 
 
 def list_groups(
@@ -135,11 +135,15 @@ def list_groups(
             yield from list_groups(command, click.Context(command, parent=ctx, info_name=name))
 
 
-def test_no_description_in_a_list_of_commands_is_cut() -> None:
+def test_lists_of_commands_have_the_first_sentences_of_their_helps() -> None:
     root = click.Context(workers.cli.program.cli, info_name="skillbus", terminal_width=80)
-    shown = [group.get_help(ctx) for group, ctx in list_groups(workers.cli.program.cli, root)]
-    lines = [line for text in shown for line in text.splitlines() if not line.startswith("Usage")]
-    assert [line for line in lines if line.endswith("...")] == []
+    for group, ctx in list_groups(workers.cli.program.cli, root):
+        _, _, listed = group.get_help(ctx).partition("\nCommands:\n")
+        found = dict(line.split(maxsplit=1) for line in listed.splitlines())
+        for name in group.list_commands(ctx):
+            command = group.get_command(ctx, name)
+            assert command is not None
+            assert found[name] == command.get_short_help_str(100), ctx.command_path
 
 
 @pytest.mark.parametrize("command", sorted(workers.cli.program._COMMANDS))

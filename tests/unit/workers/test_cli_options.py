@@ -193,8 +193,8 @@ def test_status_lines_of_a_library() -> None:
         "embedded": 33,
         "outdated": 4,
         "links": 40,
-        "unlinked": 3,
-        "open_events": 2,
+        "unlinked": 1,
+        "open_events": 1,
         "open_queries": 0,
         "oldest_event_seconds": 7_300.0,
         "oldest_query_seconds": 0.0,
@@ -213,10 +213,10 @@ def test_status_lines_of_a_library() -> None:
         "skills       33 published, 2 pending (oldest 12 s), 1 failed",
         "with vectors 32 of 33",
         "embedded     33 of 33",
-        "links        40 (3 skills to link)",
+        "links        40 (1 skill to link)",
         "outdated     4 skills of an older version of the parser; they are parsed again in the "
         "background",
-        "open         2 events, 0 queries (oldest 2 h)",
+        "open         1 event, 0 queries (oldest 2 h)",
         "dead letters 0",
         "source       team: https://example.org/x.git (never synced)",
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from workers.cli.common import json_option, print_table, read_settings
+from workers.cli.common import format_count, json_option, print_table, read_settings
 from workers.cli.evaluation.options import (
     budget_option,
     check_line_ranges,
@@ -73,7 +73,7 @@ def answers(
 
 def _print(report: dict[str, Any]) -> None:
     """Print a row per budget."""
-    click.echo(f"{report['queries']} queries")
+    click.echo(format_count(report["queries"], "query"))
     names = ("complete", "skill", "recall", "tokens", "skills")
     rows = [
         (budget, *(_figure(name, figures[name]) for name in names))

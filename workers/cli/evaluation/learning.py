@@ -11,6 +11,7 @@ import click
 from config.errors import UsageError
 from tasks.services import Services
 from workers.cli.common import (
+    format_count,
     json_option,
     print_result,
     print_to_stderr,
@@ -166,4 +167,4 @@ def _write_plots(folder: Path, results: list[ScenarioResult]) -> None:
         name = result.name.replace(" % ", "-").replace(" ", "-")
         image = draw_lines(f"stream: {result.name}", "prompts replayed", "Hit@1", lines)
         write_text(folder / f"learning-{name}.svg", image)
-    print_to_stderr(f"{len(results)} plots written to {folder}")
+    print_to_stderr(f"{format_count(len(results), 'plot')} written to {folder}")

@@ -195,8 +195,8 @@ def _wait_until_refined(
             fruitless_runs += 1
         if fruitless_runs > _FRUITLESS_RUNS:
             raise PermanentError(
-                f"{len(missing)} skills could not be refined, such as {missing[0]}; "
-                "`skillbus dead list` has the reasons"
+                f"{format_count(len(missing), 'skill')} could not be refined, such as "
+                f"{missing[0]}; `skillbus dead list` has the reasons"
             )
         time.sleep(max(_POLL_SECONDS, _LOOK_SHARE * (time.monotonic() - began)))
 
@@ -232,7 +232,7 @@ class _StallWatch:
     def check(self, pause: RefinePause | None, waiting: int) -> None:
         """Raise if the work is paused permanently, or has made no progress for long."""
         seconds = time.monotonic() - self._moved_at
-        skills = f"{waiting} skills wait"
+        skills = "1 skill waits" if waiting == 1 else f"{waiting} skills wait"
         if pause is None:
             if seconds > self._stall_seconds:
                 raise TransientError(

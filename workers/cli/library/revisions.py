@@ -13,6 +13,7 @@ from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
     ask,
+    format_count,
     json_option,
     print_line,
     print_list,
@@ -93,7 +94,11 @@ def purge(skill_id: str, yes: bool) -> None:
         data = backend.purge_skill(skill_id)
     if settings.distributed:
         print_to_stderr(_LEFT_IN_NEO4J)
-    counts = [f"{data[name]} {words}" for name, words in _PURGED.items() if data[name]]
+    counts = [
+        format_count(data[name], noun) + rest
+        for name, (noun, rest) in _PURGED.items()
+        if data[name]
+    ]
     print_result(data, f"{skill_id}: removed {', '.join(counts) or 'its entry'}")
     if data["comes_back"] and not wants_json():
         print_to_stderr(data["comes_back"])
@@ -104,13 +109,13 @@ _LEFT_IN_NEO4J = (
     "to leave nothing there: `skillbus backup`, empty the servers, `skillbus restore`"
 )
 _PURGED = {
-    "revisions": "revisions of the index",
-    "kept_revisions": "earlier revisions",
-    "jobs": "events and answers",
-    "dead_letters": "dead letters",
-    "evaluated_prompts": "mentions in kept runs of `eval`",
-    "model_answers": "answers of the language model",
-    "verdicts": "verdicts",
+    "revisions": ("revision", " of the index"),
+    "kept_revisions": ("earlier revision", ""),
+    "jobs": ("job", ""),
+    "dead_letters": ("dead letter", ""),
+    "evaluated_prompts": ("mention", " in kept runs of `eval`"),
+    "model_answers": ("answer", " of the language model"),
+    "verdicts": ("verdict", ""),
 }
 
 

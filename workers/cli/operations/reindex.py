@@ -53,7 +53,8 @@ def reindex(drop_old: bool) -> None:
         print_result({"dropped": dropped}, text)
         return
     report = _reindex_and_parse(settings)
-    copied = f"{report['copied']} revisions copied; the index in use is now {report['new']}"
+    copied = format_count(report["copied"], "revision")
+    copied += f" copied; the index in use is now {report['new']}"
     parsed = f"{format_count(report['reparsed'], 'skill')} parsed again"
     print_result(report, f"{copied}; {parsed}" if report["new"] else parsed)
     if not wants_json() and report["new"]:

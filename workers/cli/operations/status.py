@@ -11,7 +11,7 @@ import click
 from config.settings import Settings
 from skills.bundle.escaping import show_invisible
 from workers.backend.status import read_status
-from workers.cli.common import json_option, print_result, read_settings
+from workers.cli.common import format_count, json_option, print_result, read_settings
 from workers.durations import format_duration
 
 OUTDATED = "skills of an older version of the parser; they are parsed again in the background"
@@ -89,22 +89,28 @@ def _library_lines(report: Mapping[str, Any]) -> list[str]:
     if (counts := report["skills"]) is not None:
         pending = f"{counts['waiting']} pending{_oldest(report.get('oldest_waiting_seconds'))}"
         skills = f"{counts['published']} published, {pending}, {counts['failed']} failed"
+        unlinked = format_count(report["unlinked"], "skill")
         skills += f", {counts['held']} held for review" if counts.get("held") else ""
         lines += [
             _line("skills", skills),
             _line("with vectors", f"{report['with_vectors']} of {counts['published']}"),
             _line("embedded", f"{report['embedded']} of {counts['published']}"),
-            _line("links", f"{report['links']} ({report['unlinked']} skills to link)"),
+            _line("links", f"{report['links']} ({unlinked} to link)"),
         ]
         if report.get("outdated"):
             lines.append(_line("outdated", f"{report['outdated']} {OUTDATED}"))
     if (reviews := report.get("reviews")) and (reviews["withheld"] or reviews["updates"]):
-        what = f"waiting: {reviews['withheld']} withheld, {reviews['updates']} updates"
-        lines.append(_line("reviews", f"{what}; see `skillbus review list`"))
+        updates = format_count(reviews["updates"], "update")
+        what = f"waiting: {reviews['withheld']} withheld, {updates}; see `skillbus review list`"
+        lines.append(_line("reviews", what))
     if report["open_events"] is not None:
         oldest = max(report["oldest_event_seconds"], report["oldest_query_seconds"])
-        jobs = f"{report['open_events']} events, {report['open_queries']} queries{_oldest(oldest)}"
-        lines += [_line("open", jobs), _line("dead letters", str(report["dead_letters"]))]
+        events = format_count(report["open_events"], "event")
+        queries = format_count(report["open_queries"], "query")
+        lines += [
+            _line("open", f"{events}, {queries}{_oldest(oldest)}"),
+            _line("dead letters", str(report["dead_letters"])),
+        ]
     if (model := report.get("language_model")) is not None:
         lines += _model_lines(model)
     lines += [_consumer_line(one) for one in report.get("submissions") or ()]

@@ -12,6 +12,7 @@ from config.errors import UsageError
 from config.settings import Settings
 from skills.bundle.escaping import escape_terminal_line
 from workers.cli.common import (
+    format_count,
     json_option,
     note_more,
     print_json,
@@ -119,7 +120,7 @@ def usage(
         else:
             _print_summary(reader.summarise(days, selection), selection, limit)
         for name in reader.list_unknown(days, selection):
-            print_to_stderr(f"no use recorded of {name!r} in the last {days} days")
+            print_to_stderr(f"no use recorded of {name!r} in the last {format_count(days, 'day')}")
 
 
 def _open_reader(settings: Settings, stack: ExitStack, days: int) -> UsageReader:
@@ -166,8 +167,8 @@ def _print_summary(data: Mapping[str, Any], selection: UsageFilter, limit: int) 
         return
     if not selection.selects_skills:
         click.echo(
-            f"queries   {total['queries']}: {total['hits']} hits, {total['no_hits']} no hits, "
-            f"{total['unanswered']} unanswered"
+            f"queries   {total['queries']}: {format_count(total['hits'], 'hit')}, "
+            f"{format_count(total['no_hits'], 'no hit')}, {total['unanswered']} unanswered"
         )
     click.echo(
         f"skills    {total['chosen']} chosen, {total['sent']} sent, {total['tokens']} tokens"
@@ -210,7 +211,7 @@ def _label(row: Mapping[str, Any], name: str) -> str:
 
 def _print_unused(rows: list[dict[str, Any]], days: int, limit: int) -> None:
     if rows and not wants_json():
-        click.echo(f"skills not chosen in the last {days} days (UTC): {len(rows)}")
+        click.echo(f"skills not chosen in the last {format_count(days, 'day')} (UTC): {len(rows)}")
     _print_skills(rows, limit, ("published", "tokens", "skill_id"), "every skill was chosen")
 
 
@@ -275,14 +276,10 @@ def _print_answered(data: Mapping[str, Any]) -> None:
             task = escape_terminal_line(shorten(one["task"], 120))
             click.echo(f"{times}  {one['answered_at']}  {task}")
             chosen = ", ".join(skill["skill_id"] for skill in one["skills"]) or "no skill"
-            reported = "".join(f"; {name}" for name in _list_reported(one["outcomes"]))
-            print_line(chosen + reported, 29)
+            reported = (f"{given['skill_id']} {given['outcome']}" for given in one["outcomes"])
+            print_line("; ".join([chosen, *map(str.strip, reported)]), 29)
     if data["more"]:
         print_to_stderr("there are more queries; --limit shows more of them")
-
-
-def _list_reported(outcomes: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"{one['skill_id']} {one['outcome']}".strip() for one in outcomes]
 
 
 def _print_unanswered(data: Mapping[str, Any], limit: int) -> None:

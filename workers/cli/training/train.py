@@ -8,9 +8,12 @@ train = LazyGroup(
     "train",
     help="Train models on your own library and labels.",
     table={
-        "roles": "workers.cli.training.roles:roles",
-        "encoder": "workers.cli.training.encoder:encoder",
-        "reranker": "workers.cli.training.reranker:reranker",
-        "ranker": "workers.cli.training.ranker:ranker",
+        "roles": ("training.roles", "Train the classifier of roles on labelled lines."),
+        "encoder": ("training.encoder", "Fine-tune the encoder on the library."),
+        "reranker": (
+            "training.reranker",
+            "Train a cross-encoder that reads a task together with a skill.",
+        ),
+        "ranker": ("training.ranker", "Learn the weights of the score from labelled prompts."),
     },
 )
