@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from search.protocol import Filters, Vector
+from search.scoring.language_bias import remove_language
 from search.text.script_balance import balance_scripts
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
@@ -139,8 +140,11 @@ def rank_candidates(context: QueryContext) -> Ranking:
     if context.is_on("memory"):
         with timed("memory"):
             query = recall(context, query)
-    # After the memory, which compares the task with past ones by the weights of its words.
+    # After the memory, which compares the task with past ones by its own words and vector.
     query = replace(query, understanding=balance_scripts(understanding, snapshot.statistics))
+    if vector is not None:
+        encoder = services.encoder.get()
+        query = replace(query, vector=remove_language(vector, understanding.text, encoder))
     with timed("retrieve"):
         candidates = add_remembered(context, retrieve(context, query))
     context.rank_recorder.record_candidates(candidates)

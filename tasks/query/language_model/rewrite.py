@@ -13,6 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from search.scoring.language_bias import remove_language
 from search.text.query_understanding import understand
 from search.text.script_balance import balance_scripts
 from skills.record import RevisionKey
@@ -117,7 +118,9 @@ def _rank(context: QueryContext, original: TaskQuery, text: str) -> list[Revisio
     understanding = balance_scripts(understand(text), original.snapshot.statistics)
     vector = None
     if context.is_on("dense") and understanding.language in services.encoder.get().languages:
-        vector = services.encoder.get().encode_queries([understanding.text])[0]
+        encoder = services.encoder.get()
+        vector = encoder.encode_queries([understanding.text])[0]
+        vector = remove_language(vector, understanding.text, encoder)
     candidates = retrieval.retrieve(context, TaskQuery(original.snapshot, understanding, vector))
     violations = context.policy_filter.find_violations(candidates.keys)
     return [hit.key for hit in retrieval.score(context, candidates, violations).hits[:_POOL]]
