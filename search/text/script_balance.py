@@ -69,7 +69,8 @@ def balance_scripts(task: Understanding, library: TermCounts) -> Understanding:
     weights = task.weights * np.where(bigrams, share, _WORD_WEIGHT)
     weights[bigrams] *= (compute_idf(found, written) / np.maximum(idf, 1e-9))[bigrams]
     mass, balanced = float(task.weights @ idf), float(weights @ idf)
-    weights *= 1.0 + share * (mass / max(balanced, 1e-9) - 1.0)
+    whole = mass / max(balanced, 1e-9)
+    weights *= min(1.0 + share * (whole - 1.0), whole)
     if share == 1.0:
         return replace(task, weights=weights.astype(np.float32))
     rest = max(mass - float(weights @ idf), 0.0) / compute_idf(np.zeros(1, np.int64), skills)[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from search.models.language_bias import remove_language
 from search.protocol import Filters, Vector
-from search.scoring.language_bias import remove_language
 from search.text.script_balance import balance_scripts
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked

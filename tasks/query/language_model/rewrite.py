@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from search.scoring.language_bias import remove_language
+from search.models.language_bias import remove_language
 from search.text.query_understanding import understand
 from search.text.script_balance import balance_scripts
 from skills.record import RevisionKey

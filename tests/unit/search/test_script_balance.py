@@ -56,9 +56,31 @@ def test_chinese_words_keep_their_order_in_a_chinese_library() -> None:
     assert found["需要"] == pytest.approx(found["文件"], rel=0.05)
 
 
-def test_a_library_without_chinese_skills_does_not_lose_the_chinese_words() -> None:
-    found = weights_of(balance("织毛衣 deploy", {"deploy": 9}, 30))
-    assert found["毛衣"] > 0.2 * found["deploy"]
+@pytest.mark.parametrize(
+    ("task", "common", "bigram"),
+    [
+        ("私の Zettelkasten のメモを整理して書き直す", "する", "整理"),
+        ("내 Zettelkasten 메모를 정리하고 다시 쓰기", "니다", "정리"),
+        ("整理我的 Zettelkasten 笔记", "使用", "整理"),
+    ],
+)
+def test_terms_of_a_language_that_few_skills_have_count_little(
+    task: str, common: str, bigram: str
+) -> None:
+    known = {common: 40, bigram: 2, "zettelkasten": 3}
+    few = weights_of(balance(task, known, 10_000))
+    assert few["zettelkasten"] == pytest.approx(1.4, abs=0.5)
+    assert few[bigram] < 0.05
+    assert few["\0"] > 1.0  # what the terms of the language lose, and no skill has
+    many = weights_of(balance(task, known | {common: 4_000}, 10_000))
+    assert many[bigram] > 0.5
+    assert "\0" not in many
+
+
+def test_a_chinese_task_with_a_kana_in_a_name_is_chinese() -> None:
+    known = COMMON | {"鲜の": 3}
+    found = weights_of(balance("我需要使用鲜の每日的订单文件", known, 10_000))
+    assert found["订单"] > 0.5
 
 
 def test_a_task_without_chinese_words_is_unchanged() -> None:

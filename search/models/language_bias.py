@@ -27,7 +27,7 @@ _lock = threading.Lock()
 @cache
 def load_translations() -> dict[str, list[str]]:
     """Return the prompts of PROBES in other languages, by language; read once."""
-    text = files("search.scoring").joinpath("probe_translations.json").read_text("utf-8")
+    text = files("search.models").joinpath("probe_translations.json").read_text("utf-8")
     translations: dict[str, list[str]] = json.loads(text)
     return translations
 
