@@ -22,18 +22,7 @@ def main() -> None:
             sys.exit(prompt_hook.main(words[1:]))
     gc.set_threshold(_YOUNG_OBJECTS)
     try:
-        _import_structlog()
         from workers.cli import program  # slow to import
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     program.main()
-
-
-def _import_structlog() -> None:
-    """Import structlog without rich, which it uses only for tracebacks of a form that no log here
-    has, and which takes a tenth of the time of a command to import."""
-    if not {"structlog", "rich"}.intersection(sys.modules):
-        sys.modules["rich"] = None  # type: ignore[assignment]  # blocks imports
-        import structlog  # noqa: F401 - for the modules that import it later
-
-        del sys.modules["rich"]
