@@ -272,8 +272,9 @@ def _print_summary(bundle: Bundle) -> None:
         probability = _format_probability("; probability", skill.probability)
         print_line(f"why: {'; '.join(skill.why)}{probability}", 3)
         lines = format_line_ranges([(one.first_line, one.last_line) for one in skill.passages])
-        left_out = f"({skill.left_out.tokens} tokens of the skill left out)"
-        print_line(f"lines {lines or 'none'}; {skill.tokens} tokens {left_out}", 3)
+        rest = skill.left_out.tokens
+        extent = f"{rest} tokens of the skill left out" if rest else "nothing left out"
+        print_line(f"lines {lines or 'none'}; {skill.tokens} tokens ({extent})", 3)
         if skill.safety.level:
             reason = next(iter(skill.safety.reasons), "no reason recorded")
             print_line(f"safety level {skill.safety.level}: {reason}", 3)
