@@ -12,9 +12,9 @@ from skills.bundle.markdown import (
     READ_WITH_TOOL,
     render_header,
     render_left_out_passages,
-    render_markdown,
     render_passage,
     render_skill,
+    render_without_skills,
 )
 from skills.bundle.model import Bundle, BundlePassage, BundleSkill
 from skills.skill_uri import SKILL_FILE, is_skill_name, make_file_uri, make_skill_uri
@@ -56,7 +56,7 @@ class BudgetForm(StrEnum):
         """
         is_markdown = self is BudgetForm.MARKDOWN
         read_more = READ_IN_FILE if is_markdown else READ_WITH_TOOL
-        text = render_markdown(bundle.model_copy(update={"skills": ()}), read_more)
+        text = render_without_skills(bundle, read_more)
         if is_markdown:
             return count_tokens(text)
         # The next query has an id of another number of tokens: all count as the longest.

@@ -107,15 +107,18 @@ class BundleLink(BundleModel):
 class LeftOutSkill(BundleModel):
     """A skill that was considered but not sent, and the reason.
 
-    `cause`: it did not fit into the `budget`, or it is an `alternative` to the sent skill `other`
-    or in `conflict` with it; empty for any other reason.
+    `cause`: it did not fit into the `budget`, is too `improbable`, or is an `alternative` to the
+    sent skill `other` or in `conflict` with it; empty for any other reason. `description` and
+    `probability` are those of a candidate that the Markdown describes, since there was room.
     """
 
     skill_id: str
     name: str
     reason: str
+    description: str = ""
+    probability: float | None = Field(default=None, ge=0, le=1)
     tokens: int = 0
-    cause: Literal["", "budget", "alternative", "conflict"] = ""
+    cause: Literal["", "budget", "improbable", "alternative", "conflict"] = ""
     other: str = ""
 
 

@@ -16,18 +16,18 @@ from skills.licences import licence_names
 from tasks.query.bundle_parts import (
     collect_withheld,
     estimate_bundle,
+    find_folders,
     list_left_out,
     round_probability,
     select_links,
 )
 from tasks.query.context import QueryContext
 from tasks.query.filling.allocation import allocate_and_fill, check_size
+from tasks.query.filling.candidates import describe_candidates
 from tasks.query.filling.session import fill_session_bundle
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages
 from tasks.query.session.portions import list_already_sent
-from tasks.sources.readers import get_source_folder
-from tasks.sources.uploads.store import UPLOAD_KIND
 
 _MAX_NAMED, _MAX_CHARACTERS = 5, 80
 """Maximum filter values that a reason names, and characters of each."""
@@ -40,31 +40,24 @@ def assemble(
 
     Raises UsageError if not even the best skill with one passage fits into the budget.
     """
+    form = context.request.budget_form
     bundle = _begin_bundle(context, chosen).model_copy(
         update={
-            "folders": _find_folders(context, selected),
+            "folders": find_folders(context, [one.chosen.skill_id for one in selected]),
             "already_sent": tuple(list_already_sent(context.session, selected)),
         }
     )
     links = select_links(context, selected)
     left_out = list_left_out(context, chosen.choice)
-    filled = fill_bundle(bundle, selected, links, left_out, context.request.budget_form)
+    filled = fill_bundle(bundle, selected, links, left_out, form)
+    filled = describe_candidates(context, chosen, filled, form)
+    if form is not BudgetForm.MARKDOWN:
+        filled = with_markdown_tokens(filled)
     held = {one.skill_id for one in filled.skills} | {one.skill_id for one in filled.already_sent}
     probability = estimate_bundle(
         chosen.ranking, [one.chosen for one in selected if one.chosen.skill_id in held]
     )
     return filled.model_copy(update={"probability": probability})
-
-
-def _find_folders(context: QueryContext, selected: Sequence[SkillPassages]) -> dict[str, str]:
-    """Return the folders of the sources of these skills, without those of uploads, which agents
-    cannot read; none while the catalog is away."""
-    names = {one.chosen.skill_id.partition(":")[0] for one in selected}
-    return {
-        source.source_id: get_source_folder(source)
-        for source in context.policy_filter.sources
-        if source.source_id in names and source.kind != UPLOAD_KIND
-    }
 
 
 def _begin_bundle(context: QueryContext, chosen: ChosenRevisions) -> Bundle:
@@ -167,7 +160,7 @@ def fill_bundle(
     left_out: Sequence[LeftOutSkill],
     form: BudgetForm = BudgetForm.MARKDOWN,
 ) -> Bundle:
-    """Fill a bundle so that its Markdown, or the tool result with it, stays within its budget.
+    """Fill a bundle so that its `tokens`, counted in this form, stay within its budget.
 
     Lines that were sent before in the session are not sent again, and a brief bundle has only the
     portion of each skill. Skills that are left out are not named where the names would leave no
@@ -176,7 +169,5 @@ def fill_bundle(
     """
     shell = bundle.model_copy(update={"left_out": tuple(left_out)})
     if bundle.brief or bundle.already_sent:
-        filled = fill_session_bundle(shell, skills, tuple(links), form, brief=bundle.brief)
-    else:
-        filled = check_size(allocate_and_fill(shell, skills, tuple(links), form)[1])
-    return filled if form is BudgetForm.MARKDOWN else with_markdown_tokens(filled)
+        return fill_session_bundle(shell, skills, tuple(links), form, brief=bundle.brief)
+    return check_size(allocate_and_fill(shell, skills, tuple(links), form)[1])

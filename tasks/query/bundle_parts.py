@@ -16,11 +16,13 @@ from skills.bundle.model import (
     Withheld,
     WithheldSkill,
 )
-from skills.skill_policy import PolicyViolation
+from skills.skill_policy import PolicyViolation, get_source_id
 from tasks.query.choose import ChosenSkill, SkillChoice, is_evident
 from tasks.query.context import QueryContext
 from tasks.query.ranking import Ranking, WithheldHit, estimate_probabilities
 from tasks.query.select_passages import SkillPassages
+from tasks.sources.readers import get_source_folder
+from tasks.sources.uploads.store import UPLOAD_KIND
 
 _MAX_LINKS = 20
 _MAX_LEFT_OUT = 5
@@ -100,6 +102,17 @@ def list_left_out(context: QueryContext, choice: SkillChoice) -> list[LeftOutSki
         )
         for left in shown
     ]
+
+
+def find_folders(context: QueryContext, skill_ids: Iterable[str]) -> dict[str, str]:
+    """Return the folders of the sources of these skills, without those of uploads, which agents
+    cannot read; none while the catalog is away."""
+    names = set(map(get_source_id, skill_ids))
+    return {
+        source.source_id: get_source_folder(source)
+        for source in context.policy_filter.sources
+        if source.source_id in names and source.kind != UPLOAD_KIND
+    }
 
 
 def collect_withheld(

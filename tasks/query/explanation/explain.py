@@ -88,7 +88,11 @@ def explain_choice(chosen: ChosenRevisions, bundle: Bundle) -> dict[str, str]:
         unfit = "out: did not fit into the budget"
         verdicts |= dict.fromkeys(chosen.choice.chosen_ids(), unfit)
     verdicts |= {left.skill_id: f"out: {left.reason}" for left in chosen.choice.left_out}
-    verdicts |= {left.skill_id: f"out: {left.reason}" for left in bundle.left_out}
+    verdicts |= {
+        left.skill_id: f"out: {left.reason}"
+        for left in bundle.left_out
+        if left.cause != "improbable"  # `list_verdicts` states why
+    }
     sent_earlier = "in: sent earlier in this session"
     verdicts |= {one.skill_id: sent_earlier for one in bundle.already_sent}
     return verdicts | {one.skill_id: f"in: {'; '.join(one.why)}" for one in bundle.skills}

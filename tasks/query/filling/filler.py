@@ -104,16 +104,16 @@ class BundleFiller:
         )
         unfit = _summarise_unsent(self.skills, allocated)
         update: dict[str, Any] = {
-            "skills": (),
+            "skills": tuple(sent),
             "left_out": (*unsent, *self._shell.left_out) if self._names_left_out else (),
             "links": links,
             "did_not_fit": unfit,
         }
         if not sent and self._shell.already_sent:
             update["reason"] = _NOTHING_NEW_FITS if unfit else _NOTHING_NEW
-        around = self._form.count_rest(self._shell.model_copy(update=update))
-        tokens = around + sum(skill.tokens for skill in sent)
-        return self._shell.model_copy(update=update | {"skills": tuple(sent), "tokens": tokens})
+        bundle = self._shell.model_copy(update=update)
+        tokens = self._form.count_rest(bundle) + sum(skill.tokens for skill in sent)
+        return bundle.model_copy(update={"tokens": tokens})
 
 
 def _leave_out_for_budget(skill_passages: SkillPassages) -> LeftOutSkill:

@@ -17,6 +17,7 @@ from skills.bundle.markdown import (
     format_line_ranges,
     format_probability,
     render_answer,
+    render_candidate,
     summarise_unfit,
     summarise_withheld,
 )
@@ -295,6 +296,9 @@ def _list_notes(bundle: Bundle) -> list[str]:
     stages that were limited."""
     notes = [f"{one.source} -> {one.target}: {one.type} ({one.evidence})" for one in bundle.links]
     for left in bundle.left_out:
+        if left.description:
+            notes.append(f"other candidate: {render_candidate(left)}")
+            continue
         tokens = f" ({left.tokens} tokens)" if left.tokens else ""
         notes.append(f"left out: {left.skill_id}: {left.reason}{tokens}")
     if bundle.did_not_fit is not None:

@@ -67,6 +67,13 @@ def bundle(**changes: Any) -> Bundle:
     return Bundle(**(values | changes))
 
 
+def left_out_for_budget(skill_id: str, tokens: int, **values: Any) -> LeftOutSkill:
+    reason = "did not fit into the budget"
+    return LeftOutSkill(
+        skill_id=skill_id, name="x", reason=reason, cause="budget", tokens=tokens, **values
+    )
+
+
 FULL = bundle(
     folders={"home": "/skills/"},
     skills=(
@@ -89,10 +96,17 @@ FULL = bundle(
         ),
     ),
     left_out=(
-        LeftOutSkill(skill_id="a:d", name="d", reason="alternative to a:b"),
-        LeftOutSkill(skill_id="a:e", name="e", reason="did not fit into the budget", tokens=900),
-        LeftOutSkill(skill_id="a:f", name="f", reason="did not fit into the budget", tokens=80),
-        LeftOutSkill(skill_id="a:g", name="g", reason="did not fit into the budget", tokens=70),
+        LeftOutSkill(
+            skill_id="a:d",
+            name="d",
+            reason="alternative to home:bread",
+            cause="alternative",
+            other="home:bread",
+        ),
+        left_out_for_budget("a:e", 900),
+        left_out_for_budget("a:f", 80),
+        left_out_for_budget("a:g", 70),
+        left_out_for_budget("a:h", 60, description="Bake pie. " * 30, probability=0.04),
     ),
     did_not_fit=DidNotFit(skills=1, passages=7, tokens=840),
     probability=0.9,
@@ -146,7 +160,10 @@ def test_markdown_says_what_the_bundle_holds() -> None:
         '<passage lines="8-9">\nKnead it well.\n</passage>',
         "Left out: lines 1, 12-20 (44 tokens)",
         "- a:b → a:c: dependency (line 2)",
-        "- a:d: alternative to a:b",
+        "Other candidates; read one if its description suits the task better:\n\n"
+        f"- a:h (60 tokens, probability 0.04): {'Bake pie. ' * 12}".rstrip()
+        + "\n\n",
+        "- a:d: alternative to skill 1",
         "- did not fit: a:e (900 tokens), a:f (80 tokens), 1 more",
         "- 7 passages did not fit, with all passages of 1 skill; "
         "they need a budget about 840 tokens larger",

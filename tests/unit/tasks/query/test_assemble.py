@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.bundle_settings import PassageSettings
-from config.errors import UsageError
-from graph.records import Link, LinkType, Source
+from config.errors import TransientError, UsageError
+from graph.records import CatalogEntry, Link, LinkType, SkillState, Source
 from search.protocol import StoredRevision
 from search.skill_analysis import analyse_skill
 from search.text.query_understanding import understand
-from skills.bundle.budget_form import BudgetForm
+from skills.bundle.budget_form import BudgetForm, with_markdown_tokens
 from skills.bundle.markdown import render_markdown, render_skill
 from skills.bundle.model import Bundle, LeftOutSkill
 from skills.events import QueryAsked
@@ -27,7 +27,7 @@ from skills.record import RevisionKey, SiblingFile
 from skills.token_count import count_tokens
 from tasks.query.assemble import assemble, assemble_no_hit, fill_bundle
 from tasks.query.choose import ChosenSkill, LeftOut, SkillChoice
-from tasks.query.ranking import RankedSkill, Ranking
+from tasks.query.ranking import RankedSkill, Ranking, Selection
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages, select_skill_passages
 from tests.support.samples.query_context import make_context
@@ -139,7 +139,8 @@ def test_a_bundle_never_exceeds_the_budget(
         least = int(str(error).rsplit(" ", 1)[1])
         assert least > budget
         bundle = fill_bundle(empty(least), skills, LINKS, LEFT_OUT, form)
-    check(bundle)
+    assert bundle.tokens <= bundle.budget
+    check(with_markdown_tokens(bundle))
     if form is BudgetForm.TOOL_RESULT:
         result = fit_to_budget(bundle, bundle.budget)
         assert count_result_tokens(result) <= bundle.budget
@@ -385,6 +386,18 @@ class _NoLinks:
         return []
 
 
+@dataclass
+class _Catalog(_NoLinks):
+    """entries: those of its skills, or why it does not answer."""
+
+    entries: list[CatalogEntry] | TransientError
+
+    def get_entries(self, skill_ids: Sequence[str]) -> list[CatalogEntry]:
+        if isinstance(self.entries, TransientError):
+            raise self.entries
+        return [one for one in self.entries if one.skill_id in skill_ids]
+
+
 def test_the_tokens_of_no_hit_are_those_of_its_markdown() -> None:
     request = QueryAsked(task="bake", session="s", brief=True)
     context = replace(make_context(_NoLinks()), request=request)
@@ -407,13 +420,87 @@ def test_a_skill_that_does_not_fit_does_not_count_for_the_probability() -> None:
         for one, probability in zip(skills, (0.2, 0.6), strict=True)
     )
     ranking = Ranking(understand("bake"), None, hits, probability=0.9)
-    chosen = ChosenRevisions(ranking)
+    chosen = ChosenRevisions(ranking, SkillChoice([one.chosen for one in skills]))
     whole = assemble(make_context(_NoLinks(), budget=100_000), chosen, skills)
     assert [skill.skill_id for skill in whole.skills] == ["home:s0", "home:s1"]
     assert whole.probability == 0.9
-    alone = assemble(make_context(_NoLinks(), budget=250), chosen, skills)
+    alone = assemble(make_context(_Catalog([]), budget=250), chosen, skills)
     assert [skill.skill_id for skill in alone.skills] == ["home:s0"]
     assert alone.probability == 0.225  # its share of the candidates, of the library's
+
+
+CANDIDATES = [
+    CatalogEntry(
+        f"away:c{n}",
+        "away",
+        f"c{n}",
+        SkillState.PUBLISHED,
+        name=f"c{n}",
+        description=f"Knits {n} jumpers.  Use it for wool. " + "And more. " * 30,
+        seq=n,
+        tokens=1000 + n,
+    )
+    for n in range(1, 9)
+]
+
+
+def rank_candidates(probabilities: Sequence[float | None]) -> ChosenRevisions:
+    """A ranking of the candidates, none of which is chosen."""
+    hits = tuple(
+        RankedSkill(RevisionKey(one.skill_id, one.seq), 1.0, {}, (), probability=probability)
+        for one, probability in zip(CANDIDATES, probabilities, strict=False)
+    )
+    return ChosenRevisions(Ranking(understand("bake"), None, hits, probability=0.9))
+
+
+def test_candidates_are_described_with_the_tokens_that_passages_leave() -> None:
+    chosen = rank_candidates([0.04, 0.03, 0.004, None, 0.02, 0.01, 0.006, 0.005])
+    context = make_context(_Catalog(CANDIDATES), budget=100_000)
+    context.policy_filter.sources = tuple(
+        Source(name, "directory", f"/{name}") for name in ("home", "away", "other")
+    )
+    skills = select_all([BREAD, LONG])
+    plain = fill_bundle(empty(100_000), skills, [], [])
+    bundle = assemble(context, chosen, skills)
+    check(bundle)
+    assert [one.skill_id for one in bundle.left_out] == [f"away:c{n}" for n in (1, 2, 5, 6, 7)]
+    assert {one.cause for one in bundle.left_out} == {"improbable"}
+    assert bundle.folders == {"home": "/home/", "away": "/away/"}
+    line = "- away:c1 (1001 tokens, probability 0.04): Knits 1 jumpers. Use it for wool."
+    assert line in render_markdown(bundle)
+    for budget in range(plain.tokens, bundle.tokens + 1, 30):
+        context = make_context(_Catalog(CANDIDATES), budget=budget)
+        bundle = assemble(context, chosen, skills)
+        check(bundle)
+        assert [one.passages for one in bundle.skills] == [one.passages for one in plain.skills]
+
+
+def test_a_candidate_that_changed_since_it_was_ranked_is_not_described() -> None:
+    changed = [replace(CANDIDATES[0], seq=9, safety_level=3), *CANDIDATES[1:]]
+    context = make_context(_Catalog(changed), budget=100_000)
+    bundle = assemble(context, rank_candidates([0.04, 0.03]), select_all([BREAD]))
+    assert [one.skill_id for one in bundle.left_out] == ["away:c2"]
+
+
+def test_copies_of_a_candidate_are_described_once() -> None:
+    copy = replace(CANDIDATES[1], description=CANDIDATES[0].description)
+    context = make_context(_Catalog([CANDIDATES[0], copy, CANDIDATES[2]]), budget=100_000)
+    bundle = assemble(context, rank_candidates([0.04, 0.03, 0.02]), select_all([BREAD]))
+    assert [one.skill_id for one in bundle.left_out] == ["away:c1", "away:c3"]
+
+
+def test_no_candidate_is_described_after_a_model_selected_the_skills() -> None:
+    chosen = rank_candidates([0.04, 0.03])
+    ranking = replace(chosen.ranking, selection=Selection(("home:s0",), {}, (), {}, complete=True))
+    context = make_context(_Catalog(CANDIDATES), budget=100_000)
+    assert not assemble(context, replace(chosen, ranking=ranking), select_all([BREAD])).left_out
+
+
+def test_an_answer_names_no_candidates_while_the_catalog_is_away() -> None:
+    context = make_context(_Catalog(TransientError("gone")), budget=100_000)
+    bundle = assemble(context, rank_candidates([0.04]), select_all([BREAD]))
+    assert not bundle.left_out
+    assert context.degradations.reasons == ("no descriptions of further candidates",)
 
 
 @pytest.mark.parametrize(
