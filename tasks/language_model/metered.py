@@ -89,16 +89,16 @@ class MeteredLanguageModel(LanguageModel):
     def _complete(
         self, request: ModelRequest, answer_type: type[AnswerT], check: Check[AnswerT]
     ) -> ModelAnswer[AnswerT]:
-        key = request.key(self.model, answer_type)
-        stored = self._answers.get_answer(key)
-        if stored is not None:
-            return self._read_stored(request, stored, answer_type, check)
+        key, owner = request.key(self.model, answer_type), new_claim_owner()
         end = time.monotonic() + self._limit(request)
-        owner = new_claim_owner()
-        stored = self._claim_or_wait(key, owner, request, end)
+        stored = self._wait_for_claim(key, owner, request, end)
         if stored is not None:
             return self._read_stored(request, stored, answer_type, check)
         try:
+            # The claim may have been free because the answer was stored since the last look.
+            stored = self._answers.get_answer(key)
+            if stored is not None:
+                return self._read_stored(request, stored, answer_type, check)
             day, reservation = self._reserve(request, end)
             return self._ask(request, answer_type, check, key, day, reservation, end)
         finally:
@@ -126,25 +126,21 @@ class MeteredLanguageModel(LanguageModel):
             raise InvalidAnswerError(f"stored as invalid: {stored.reason}")
         return ModelAnswer(read_answer(stored.text, answer_type, check))
 
-    def _claim_or_wait(
+    def _wait_for_claim(
         self, key: str, owner: str, request: ModelRequest, end: float
     ) -> StoredAnswer | None:
-        """Claim the question, or wait for the worker that holds it and return the answer."""
+        """Claim the question and return None, or return the answer once it is stored."""
         seconds = self._claim_seconds(request)
         backoff = Backoff(_FIRST_POLL_SECONDS, _LAST_POLL_SECONDS)
-        while not self._answers.claim(key, owner, seconds):
+        while (stored := self._answers.get_answer(key)) is None:
+            if self._answers.claim(key, owner, seconds):
+                return None
             left = end - time.monotonic()
             if left <= 0:
                 raise ModelUnavailableError(
                     f"{request.stage}: another worker still waits for the answer to this question"
                 )
             time.sleep(min(backoff.pause(), left))
-            if (stored := self._answers.get_answer(key)) is not None:
-                return stored
-        # The claim may have been free because the answer was stored since the last look.
-        stored = self._answers.get_answer(key)
-        if stored is not None:
-            self._release(key, owner)
         return stored
 
     def _release(self, key: str, owner: str) -> None:
@@ -196,6 +192,7 @@ class MeteredLanguageModel(LanguageModel):
                 tokens=usage.total,
                 reason=str(error),
             )
+            self._metrics.record_model_failure(request.stage, "store")
 
     # -- calls
     def _ask(
@@ -241,6 +238,7 @@ class MeteredLanguageModel(LanguageModel):
             self._answers.save_answer(key, request.stage, self.model, answer)
         except TransientError as error:
             log.error("an answer could not be stored", stage=request.stage, reason=str(error))
+            self._metrics.record_model_failure(request.stage, "store")
 
     def _limit(self, request: ModelRequest) -> float:
         """Return the seconds that a request may take, with its retries."""

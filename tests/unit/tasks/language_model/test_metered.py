@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from config.errors import MisconfiguredError
+from config.errors import MisconfiguredError, TransientError
 from tasks.language_model.answer_store import StageUsage, StoredAnswer, utc_day
 from tasks.language_model.claim_owner import has_ended, new_claim_owner
 from tasks.language_model.metered import (
@@ -151,6 +151,35 @@ def test_a_failure_is_not_stored_and_ends_claim_and_reservation(setting: Setting
     with pytest.raises(MisconfiguredError):
         model.complete(question(), Choice)
     assert model.complete(question(), Choice).calls == 1
+
+
+# -- a store that fails
+def test_an_answer_that_cannot_be_stored_is_given_and_counted(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise TransientError("the disk is full")
+
+    monkeypatch.setattr(setting.answers, "save_answer", fail)
+    assert setting.model().complete(question(), Choice).answer.ids == ["a"]
+    line = b'skillbus_model_failures_total{kind="store",stage="select"} 1.0'
+    assert line in setting.metrics.render()
+
+
+def test_a_claim_ends_with_an_error_of_the_store(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, reads = setting.answers.get_answer, iter([False, True])
+
+    def read_or_fail(key: str) -> StoredAnswer | None:
+        if next(reads, False):
+            raise TransientError("the store is busy")
+        return read(key)
+
+    monkeypatch.setattr(setting.answers, "get_answer", read_or_fail)
+    with pytest.raises(TransientError, match="busy"):
+        setting.model().complete(question(), Choice)
+    assert setting.model().complete(question(seconds=0.5), Choice).calls == 1
 
 
 # -- claims
