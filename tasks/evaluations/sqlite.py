@@ -61,10 +61,7 @@ class SqliteEvaluationStore(EvaluationStore):
 
     @override
     def list_summaries(self) -> list[EvaluationSummary]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT summary FROM evaluations ORDER BY made DESC, id DESC"
-            ).fetchall()
+        rows = self._file.read("SELECT summary FROM evaluations ORDER BY made DESC, id DESC")
         return [load_summary(text) for (text,) in rows]
 
     @override
