@@ -201,9 +201,9 @@ class RedisOutcomeStore(RedisDays):
             answers, outcomes = self.get_answers(batch), self.get_outcomes(batch)
             for query_id, answer in answers.items():
                 if answer.owner == owner:
-                    deleted += max(self._forget(answer, "all"), 0)
+                    deleted += self._forget(answer, "all")
                 elif any(one.owner == owner for one in outcomes.get(query_id, ())):
-                    deleted += max(self._forget(answer, "reported", owner), 0)
+                    deleted += self._forget(answer, "reported", owner)
         self._prune_tombstones()
         return deleted
 
@@ -212,7 +212,7 @@ class RedisOutcomeStore(RedisDays):
         answers = self.get_answers([query_id])
         if query_id not in answers:
             raise NotFoundError(describe_unknown_queries([query_id]))
-        return max(self._forget(answers[query_id], "outcomes"), 0)
+        return self._forget(answers[query_id], "outcomes")
 
     @override
     def forget_before(self, seconds: float) -> int:
@@ -220,7 +220,7 @@ class RedisOutcomeStore(RedisDays):
         early = (one for one, answered in self._scan_answered() if answered < seconds)
         for batch in batches(early, _BATCH):
             for answer in self.get_answers(batch).values():
-                deleted += max(self._forget(answer, "all"), 0)
+                deleted += self._forget(answer, "all")
         self._prune_tombstones()
         return deleted
 
@@ -301,8 +301,10 @@ class RedisOutcomeStore(RedisDays):
         deleted = 0
         for day in self.mark_pruned(before):
             for batch in batches(self.list_queries(ANSWERED_ON, day), _BATCH):
-                for answer in self.get_answers(batch).values():
-                    deleted += self._forget(answer, "all") >= 0
+                answers = self.get_answers(batch).values()
+                for answer in answers:
+                    self._forget(answer, "all")
+                deleted += len(answers)
         self._prune_tombstones()
         return deleted
 
