@@ -83,7 +83,8 @@ class MetricsRecorder(Protocol):
         ...
 
     def record_model_failure(self, stage: str, kind: ModelFailure) -> None:
-        """Record a question to the language model that got no answer."""
+        """Record a question to the language model without an answer, or whose answer or cost could
+        not be stored."""
         ...
 
 

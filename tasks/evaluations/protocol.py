@@ -62,26 +62,16 @@ class EvaluationStore(Protocol):
         ...
 
 
-def change_run(
-    read: Callable[[], bytes | None],
-    replace_data: Callable[[bytes, bytes], bool],
-    change: ChangePrompt,
-    naming: str,
-) -> int:
-    """Change the prompts of one run, without a lock; returns how many were changed or deleted.
+def change_run(data: bytes, change: ChangePrompt, naming: str) -> tuple[bytes, int]:
+    """Return the stored prompts of a run after a change, and how many were changed or deleted.
 
-    read: returns the stored prompts, None for a deleted run. replace_data: replaces the given
-    prompts by others; returns False if they were changed or deleted meanwhile. change, naming: as
-    in `EvaluationStore.change_prompts`.
+    change, naming: as in `EvaluationStore.change_prompts`.
     """
-    while data := read():
-        prompts = load_prompts(data, naming)
-        kept = tuple(changed for one in prompts if (changed := change(one)) is not None)
-        same = {id(one) for one in prompts}
-        count = len(prompts) - sum(id(one) in same for one in kept)
-        if not count or replace_data(data, dump_prompts(kept)):
-            return count
-    return 0
+    prompts = load_prompts(data, naming)
+    kept = tuple(changed for one in prompts if (changed := change(one)) is not None)
+    same = {id(one) for one in prompts}
+    count = len(prompts) - sum(id(one) in same for one in kept)
+    return (dump_prompts(kept) if count else data), count
 
 
 def describe_unknown_evaluation(evaluation_id: str) -> str:

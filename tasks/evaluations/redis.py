@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from redis import Redis
+from redis.client import Pipeline
 from typing_extensions import override
 
 from config.errors import NotFoundError
-from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, RedisStore, rewrite_log
 from tasks.evaluations.model import (
     Evaluation,
@@ -31,20 +30,9 @@ _SUMMARIES = PREFIX + "evaluations"
 _PROMPTS = PREFIX + "evaluation-prompts"
 """Names of hashes of runs by id."""
 
-_REPLACE = """
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-return 1
-"""
-"""Script that replaces the prompts of a run unless they were changed or removed meanwhile."""
-
 
 class RedisEvaluationStore(RedisStore, EvaluationStore):
     """An `EvaluationStore` in Redis. client: must return bytes."""
-
-    def __init__(self, client: Redis, settings: ServerSettings) -> None:
-        super().__init__(client, settings)
-        self._replace = client.register_script(_REPLACE)
 
     @override
     def add(self, evaluation: Evaluation) -> None:
@@ -92,19 +80,22 @@ class RedisEvaluationStore(RedisStore, EvaluationStore):
 
     @override
     def change_prompts(self, change: ChangePrompt, naming: str = "") -> int:
-        with self._connected() as client:
-            return sum(
-                change_run(
-                    partial(client.hget, _PROMPTS, evaluation_id),
-                    partial(self._replace_prompts, evaluation_id),
-                    change,
-                    naming,
-                )
-                for evaluation_id in client.hkeys(_PROMPTS)
-            )
+        def change_stored(pipeline: Pipeline, evaluation_id: bytes) -> int:
+            data: Any = pipeline.hget(_PROMPTS, evaluation_id)
+            data, count = change_run(data, change, naming) if data else (b"", 0)
+            pipeline.multi()
+            if count:
+                pipeline.hset(_PROMPTS, evaluation_id, data)
+            return count
 
-    def _replace_prompts(self, evaluation_id: bytes, before: bytes, after: bytes) -> bool:
-        return bool(self._replace(keys=[_PROMPTS], args=[evaluation_id, before, after]))
+        with self._connected() as client:
+            # Repeated if another process changed the prompts meanwhile.
+            return sum(
+                client.transaction(
+                    partial(change_stored, evaluation_id=one), _PROMPTS, value_from_callable=True
+                )
+                for one in client.hkeys(_PROMPTS)
+            )
 
     @override
     def overwrite_deleted(self) -> None:

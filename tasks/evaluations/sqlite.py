@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from typing_extensions import override
@@ -61,21 +60,17 @@ class SqliteEvaluationStore(EvaluationStore):
 
     @override
     def list_summaries(self) -> list[EvaluationSummary]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT summary FROM evaluations ORDER BY made DESC, id DESC"
-            ).fetchall()
+        rows = self._file.read("SELECT summary FROM evaluations ORDER BY made DESC, id DESC")
         return [load_summary(text) for (text,) in rows]
 
     @override
     def get(self, evaluation_id: str) -> Evaluation:
-        with self._file.reading() as connection:
-            row = connection.execute(
-                "SELECT summary, prompts FROM evaluations WHERE id = ?", (evaluation_id,)
-            ).fetchone()
-        if row is None:
-            raise NotFoundError(describe_unknown_evaluation(evaluation_id))
-        return Evaluation(load_summary(row[0]), load_prompts(row[1]))
+        rows = self._file.read(
+            "SELECT summary, prompts FROM evaluations WHERE id = ?", (evaluation_id,)
+        )
+        for summary, prompts in rows:
+            return Evaluation(load_summary(summary), load_prompts(prompts))
+        raise NotFoundError(describe_unknown_evaluation(evaluation_id))
 
     @override
     def remove(self, evaluation_id: str) -> None:
@@ -86,32 +81,20 @@ class SqliteEvaluationStore(EvaluationStore):
 
     @override
     def change_prompts(self, change: ChangePrompt, naming: str = "") -> int:
-        with self._file.reading() as connection:
-            ids = connection.execute("SELECT id FROM evaluations").fetchall()
-        return sum(
-            change_run(
-                partial(self._read_prompts, evaluation_id),
-                partial(self._replace_prompts, evaluation_id),
-                change,
-                naming,
-            )
-            for (evaluation_id,) in ids
-        )
+        ids = self._file.read("SELECT id FROM evaluations")
+        return sum(self._change_run(evaluation_id, change, naming) for (evaluation_id,) in ids)
 
-    def _read_prompts(self, evaluation_id: str) -> bytes | None:
-        with self._file.reading() as connection:
+    def _change_run(self, evaluation_id: str, change: ChangePrompt, naming: str) -> int:
+        with self._file.transaction(durable=True) as connection:
             row = connection.execute(
                 "SELECT prompts FROM evaluations WHERE id = ?", (evaluation_id,)
             ).fetchone()
-        return bytes(row[0]) if row else None
-
-    def _replace_prompts(self, evaluation_id: str, before: bytes, after: bytes) -> bool:
-        with self._file.transaction(durable=True) as connection:
-            changed = connection.execute(
-                "UPDATE evaluations SET prompts = ? WHERE id = ? AND prompts = ?",
-                (after, evaluation_id, before),
-            )
-        return bool(changed.rowcount)
+            data, count = change_run(row[0], change, naming) if row else (b"", 0)
+            if count:
+                connection.execute(
+                    "UPDATE evaluations SET prompts = ? WHERE id = ?", (data, evaluation_id)
+                )
+        return count
 
     @override
     def overwrite_deleted(self) -> None:

@@ -95,21 +95,19 @@ class SqliteRevisionHistory(RevisionHistory):
 
     @override
     def find_kept(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT r.skill_id, r.seq FROM json_each(?) k JOIN revisions r "
-                "ON r.skill_id = k.value ->> 0 AND r.seq = k.value ->> 1",
-                (json.dumps(keys),),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT r.skill_id, r.seq FROM json_each(?) k JOIN revisions r "
+            "ON r.skill_id = k.value ->> 0 AND r.seq = k.value ->> 1",
+            (json.dumps(keys),),
+        )
         return {RevisionKey(*row) for row in rows}
 
     @override
     def list_revisions(self, skill_id: str) -> list[KeptRevision]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM revisions WHERE skill_id = ? ORDER BY seq DESC",  # noqa: S608 - fixed names
-                (skill_id,),
-            ).fetchall()
+        rows = self._file.read(
+            f"SELECT {_COLUMNS} FROM revisions WHERE skill_id = ? ORDER BY seq DESC",  # noqa: S608 - fixed names
+            (skill_id,),
+        )
         return [_read_row(*row) for row in rows]
 
     @override
@@ -133,13 +131,12 @@ class SqliteRevisionHistory(RevisionHistory):
     @override
     def get_pins(self, skill_ids: Sequence[str] | None = None) -> dict[str, Pin]:
         asked = None if skill_ids is None else json.dumps(list(skill_ids))
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT skill_id, seq, content_hash, reason, pinned FROM pins "
-                "WHERE ?1 IS NULL OR skill_id IN (SELECT value FROM json_each(?1)) "
-                "ORDER BY skill_id",
-                (asked,),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT skill_id, seq, content_hash, reason, pinned FROM pins "
+            "WHERE ?1 IS NULL OR skill_id IN (SELECT value FROM json_each(?1)) "
+            "ORDER BY skill_id",
+            (asked,),
+        )
         return {row[0]: Pin(*row) for row in rows}
 
     @override
@@ -159,21 +156,19 @@ class SqliteRevisionHistory(RevisionHistory):
     def read_all(self) -> Iterator[KeptRevision]:
         after = ("", 0)
         while True:
-            with self._file.reading() as connection:
-                row = connection.execute(
-                    f"SELECT {_COLUMNS} FROM revisions WHERE (skill_id, seq) > (?, ?) "  # noqa: S608 - fixed names
-                    "ORDER BY skill_id, seq LIMIT 1",
-                    after,
-                ).fetchone()
-            if row is None:
+            rows = self._file.read(
+                f"SELECT {_COLUMNS} FROM revisions WHERE (skill_id, seq) > (?, ?) "  # noqa: S608 - fixed names
+                "ORDER BY skill_id, seq LIMIT 1",
+                after,
+            )
+            if not rows:
                 return
-            after = (row[0], row[1])
-            yield _read_row(*row)
+            after = rows[0][:2]
+            yield _read_row(*rows[0])
 
     @override
     def max_seq(self) -> int:
-        with self._file.reading() as connection:
-            (seq,) = connection.execute("SELECT max(seq) FROM revisions").fetchone()
+        [(seq,)] = self._file.read("SELECT max(seq) FROM revisions")
         return int(seq or 0)
 
     @override

@@ -50,7 +50,7 @@ class RefinementKind:
 
 
 class AnswerStore(Protocol):
-    """Answers, claims, refinements and token counts; shared by threads and processes.
+    """Answers, refinements and token counts; shared by threads and processes.
 
     Every implementation passes the contract suite in `tests/contract/test_answer_store.py`.
     Methods raise TransientError when the store is busy, full or unreachable.
@@ -62,19 +62,6 @@ class AnswerStore(Protocol):
 
     def save_answer(self, key: str, stage: ModelStage, model: str, answer: StoredAnswer) -> None:
         """Store an answer durably. The first answer under a key is kept."""
-        ...
-
-    def claim(self, key: str, owner: str, seconds: float) -> bool:
-        """Reserve the right to ask the model for this key; False while another owner has it.
-
-        A claim ends with `release`, by itself after `seconds`, or when its owner, a process of this
-        machine named by `claim_owner.new_claim_owner`, has ended. The owner of a claim may extend
-        it.
-        """
-        ...
-
-    def release(self, key: str, owner: str) -> None:
-        """End a claim; does nothing if the owner does not have it."""
         ...
 
     def reserve_tokens(self, day: str, tokens: int, limit: int, seconds: float) -> str | None:

@@ -19,8 +19,8 @@ from config.backoff import Backoff
 from config.errors import MisconfiguredError, SkillbusError, TransientError
 from config.language_model_settings import LanguageModelSettings
 from skills.token_count import count_tokens
+from tasks.coordination.protocol import Coordinator
 from tasks.language_model.answer_store import AnswerStore, StoredAnswer, utc_day
-from tasks.language_model.claim_owner import new_claim_owner
 from tasks.language_model.protocol import (
     MAX_ANSWERS,
     AnswerT,
@@ -37,7 +37,7 @@ from tasks.metrics_recorder import MetricsRecorder, ModelFailure, NullMetrics
 
 log = structlog.get_logger()
 
-_CLAIM_MARGIN_SECONDS = 5.0
+_MARGIN_SECONDS = 5.0
 _FIRST_POLL_SECONDS = 0.02
 _LAST_POLL_SECONDS = 0.5
 
@@ -54,7 +54,8 @@ Check = Callable[[AnswerT], None] | None
 class MeteredLanguageModel(LanguageModel):
     """A wrapper of a language model that stores answers and counts tokens. Threads may share it.
 
-    clock: returns seconds since 1970, for the day of the token count.
+    coordinator: has the locks of questions. clock: returns seconds since 1970, for the day of the
+    token count.
     """
 
     def __init__(
@@ -62,12 +63,14 @@ class MeteredLanguageModel(LanguageModel):
         model: LanguageModel,
         answers: AnswerStore,
         settings: LanguageModelSettings,
+        coordinator: Coordinator,
         metrics: MetricsRecorder | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._model = model
         self._answers = answers
         self._settings = settings
+        self._coordinator = coordinator
         self._metrics = metrics or NullMetrics()
         self._clock = clock
 
@@ -90,19 +93,23 @@ class MeteredLanguageModel(LanguageModel):
         self, request: ModelRequest, answer_type: type[AnswerT], check: Check[AnswerT]
     ) -> ModelAnswer[AnswerT]:
         key = request.key(self.model, answer_type)
-        stored = self._answers.get_answer(key)
-        if stored is not None:
-            return self._read_stored(request, stored, answer_type, check)
         end = time.monotonic() + self._limit(request)
-        owner = new_claim_owner()
-        stored = self._claim_or_wait(key, owner, request, end)
-        if stored is not None:
-            return self._read_stored(request, stored, answer_type, check)
-        try:
-            day, reservation = self._reserve(request, end)
-            return self._ask(request, answer_type, check, key, day, reservation, end)
-        finally:
-            self._release(key, owner)
+        backoff = Backoff(_FIRST_POLL_SECONDS, _LAST_POLL_SECONDS)
+        while True:
+            with self._coordinator.try_lock(f"model-answer:{key}") as acquired:
+                # Read with the lock, which may be free because the answer was just stored.
+                stored = self._answers.get_answer(key)
+                if stored is None and acquired:
+                    day, reservation = self._reserve(request, end)
+                    return self._ask(request, answer_type, check, key, day, reservation, end)
+            if stored is not None:
+                return self._read_stored(request, stored, answer_type, check)
+            left = end - time.monotonic()
+            if left <= 0:
+                raise ModelUnavailableError(
+                    f"{request.stage}: another worker still waits for the answer to this question"
+                )
+            time.sleep(min(backoff.pause(), left))
 
     @override
     def close(self) -> None:
@@ -126,33 +133,6 @@ class MeteredLanguageModel(LanguageModel):
             raise InvalidAnswerError(f"stored as invalid: {stored.reason}")
         return ModelAnswer(read_answer(stored.text, answer_type, check))
 
-    def _claim_or_wait(
-        self, key: str, owner: str, request: ModelRequest, end: float
-    ) -> StoredAnswer | None:
-        """Claim the question, or wait for the worker that holds it and return the answer."""
-        seconds = self._claim_seconds(request)
-        backoff = Backoff(_FIRST_POLL_SECONDS, _LAST_POLL_SECONDS)
-        while not self._answers.claim(key, owner, seconds):
-            left = end - time.monotonic()
-            if left <= 0:
-                raise ModelUnavailableError(
-                    f"{request.stage}: another worker still waits for the answer to this question"
-                )
-            time.sleep(min(backoff.pause(), left))
-            if (stored := self._answers.get_answer(key)) is not None:
-                return stored
-        # The claim may have been free because the answer was stored since the last look.
-        stored = self._answers.get_answer(key)
-        if stored is not None:
-            self._release(key, owner)
-        return stored
-
-    def _release(self, key: str, owner: str) -> None:
-        try:
-            self._answers.release(key, owner)
-        except TransientError as error:
-            log.warning("a claim could not be released; it ends by itself", reason=str(error))
-
     # -- tokens
     def _reserve(self, request: ModelRequest, end: float) -> tuple[str, str]:
         """Reserve the tokens of a request; returns the day and the id of the reservation.
@@ -166,7 +146,7 @@ class MeteredLanguageModel(LanguageModel):
             now = self._clock()
             day = utc_day(now)
             reservation = self._answers.reserve_tokens(
-                day, estimate, limit, self._claim_seconds(request)
+                day, estimate, limit, self._reserved_seconds(request)
             )
             if reservation is not None:
                 return day, reservation
@@ -180,7 +160,7 @@ class MeteredLanguageModel(LanguageModel):
                     + ("" if is_spent else ", and running calls may need the rest"),
                     retry_after=seconds_to_next_day(now)
                     if is_spent
-                    else self._claim_seconds(request),
+                    else self._reserved_seconds(request),
                 )
             time.sleep(min(backoff.pause(), left))
 
@@ -196,6 +176,7 @@ class MeteredLanguageModel(LanguageModel):
                 tokens=usage.total,
                 reason=str(error),
             )
+            self._metrics.record_model_failure(request.stage, "store")
 
     # -- calls
     def _ask(
@@ -209,7 +190,7 @@ class MeteredLanguageModel(LanguageModel):
         end: float,
     ) -> ModelAnswer[AnswerT]:
         """Ask the model; store the answer before any other use of it."""
-        # Set even if the request has no limit: after `end` another worker may claim the question.
+        # Set even if the request has no limit: the reservation ends soon after `end`.
         request = replace(request, seconds=max(0.001, end - time.monotonic()))
         usage, calls = TokenUsage(), 0
         started = time.perf_counter()
@@ -241,6 +222,7 @@ class MeteredLanguageModel(LanguageModel):
             self._answers.save_answer(key, request.stage, self.model, answer)
         except TransientError as error:
             log.error("an answer could not be stored", stage=request.stage, reason=str(error))
+            self._metrics.record_model_failure(request.stage, "store")
 
     def _limit(self, request: ModelRequest) -> float:
         """Return the seconds that a request may take, with its retries."""
@@ -248,10 +230,10 @@ class MeteredLanguageModel(LanguageModel):
             return request.seconds
         return MAX_ANSWERS * self._settings.timeout_seconds
 
-    def _claim_seconds(self, request: ModelRequest) -> float:
-        """Return the length of claims and reservations in seconds; a call that ends in time never
-        outlives them."""
-        return self._limit(request) + _CLAIM_MARGIN_SECONDS
+    def _reserved_seconds(self, request: ModelRequest) -> float:
+        """Return the length of a reservation in seconds; a call that ends in time never outlives
+        it."""
+        return self._limit(request) + _MARGIN_SECONDS
 
     def _day(self) -> str:
         return utc_day(self._clock())

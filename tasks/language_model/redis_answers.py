@@ -1,7 +1,7 @@
 """Store of answers of the distributed deployment, in Redis.
 
 Answers and refinements are JSON objects that are set once, without expiry; the counts of each day
-do not expire either. Claims expire by themselves, reservations by the clock of Redis.
+do not expire either. Reservations expire by the clock of Redis.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ from tasks.language_model.answer_store import (
     StageUsage,
     StoredAnswer,
 )
-from tasks.language_model.claim_owner import has_ended
 from tasks.language_model.protocol import TokenUsage
 
 _ANSWER = PREFIX + "model-answer:"
-_CLAIM = PREFIX + "model-answer-claim:"
 _USAGE = PREFIX + "model-usage:"
 """A hash per day: `STAGE:COUNT`."""
 _RESERVED = PREFIX + "model-reserved:"
@@ -36,18 +34,6 @@ _RESERVED = PREFIX + "model-reserved:"
 _REFINEMENTS = PREFIX + "refinements:"
 """A hash per kind: the documents by subject."""
 _BATCH_SIZE = 500
-
-_CLAIM_ANSWER = """
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] and holder ~= ARGV[3] then return 0 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1
-"""
-"""ARGV[3]: an owner that has ended, whose claim is taken over."""
-
-_RELEASE = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-"""
 
 _RESERVE = """
 local time = redis.call('TIME')
@@ -85,8 +71,6 @@ class RedisAnswerStore(RedisStore, AnswerStore):
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         super().__init__(client, settings)
-        self._claim = client.register_script(_CLAIM_ANSWER)
-        self._release = client.register_script(_RELEASE)
         self._reserve = client.register_script(_RESERVE)
 
     @override
@@ -103,22 +87,6 @@ class RedisAnswerStore(RedisStore, AnswerStore):
         values = {"stage": stage, "model": model, "text": answer.text, "reason": answer.reason}
         with self._connected() as client:
             client.set(_ANSWER + key, json.dumps(values), nx=True)
-
-    @override
-    def claim(self, key: str, owner: str, seconds: float) -> bool:
-        milliseconds = max(1, round(seconds * 1000))
-        with self._connected() as client:
-            if self._claim(keys=[_CLAIM + key], args=[owner, milliseconds, ""]):
-                return True
-            holder = client.get(_CLAIM + key) or ""
-            if holder and not has_ended(holder):
-                return False
-            return bool(self._claim(keys=[_CLAIM + key], args=[owner, milliseconds, holder]))
-
-    @override
-    def release(self, key: str, owner: str) -> None:
-        with self._connected():
-            self._release(keys=[_CLAIM + key], args=[owner])
 
     @override
     def reserve_tokens(self, day: str, tokens: int, limit: int, seconds: float) -> str | None:

@@ -20,7 +20,6 @@ from tasks.language_model.answer_store import (
     StoredAnswer,
 )
 from tasks.language_model.answers_file import ANSWERS_FILE
-from tasks.language_model.claim_owner import has_ended
 from tasks.language_model.protocol import TokenUsage
 
 _TABLES = """
@@ -32,11 +31,6 @@ CREATE TABLE IF NOT EXISTS answers (
     reason TEXT NOT NULL,
     saved REAL NOT NULL
 );
-CREATE TABLE IF NOT EXISTS claims (
-    key TEXT PRIMARY KEY,
-    owner TEXT NOT NULL,
-    expires REAL NOT NULL
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS reservations (
     id TEXT PRIMARY KEY,
     day TEXT NOT NULL,
@@ -85,25 +79,6 @@ class SqliteAnswerStore(AnswerStore):
                 (key, stage, model, answer.text, answer.reason, time.time()),
             )
         self._file.sync()
-
-    @override
-    def claim(self, key: str, owner: str, seconds: float) -> bool:
-        now = time.time()
-        with self._file.transaction() as connection:
-            row = connection.execute(
-                "SELECT owner, expires FROM claims WHERE key = ?", (key,)
-            ).fetchone()
-            if row is not None and row[0] != owner and row[1] > now and not has_ended(row[0]):
-                return False
-            connection.execute(
-                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, owner, now + seconds)
-            )
-            return True
-
-    @override
-    def release(self, key: str, owner: str) -> None:
-        with self._file.transaction() as connection:
-            connection.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, owner))
 
     @override
     def reserve_tokens(self, day: str, tokens: int, limit: int, seconds: float) -> str | None:

@@ -4,12 +4,13 @@ journal."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 from pydantic import ValidationError
 
 from config.errors import UsageError
+from skills.batches import batches
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from skills.outcomes.model import (
@@ -90,11 +91,6 @@ def describe_answer(bundle: Bundle, query_id: str, facts: QueryFacts) -> Answere
     )
 
 
-def record_answer(services: Services, job: Job, bundle: dict[str, Any]) -> None:
-    """Record one query that was just answered; `bundle` is the outcome of its job."""
-    services.outcomes.add_answers([build_answer(job, Bundle.model_validate(bundle))])
-
-
 def record_missing_answers(services: Services) -> int:
     """Record answered queries of the journal that a crash kept out of the store; returns the number
     of jobs that were checked."""
@@ -103,14 +99,19 @@ def record_missing_answers(services: Services) -> int:
     ended = journal.list_ended_jobs("query", since)
     if ended.until < since:  # the journal's clock was set back
         ended = journal.list_ended_jobs("query", 0.0)
-    for start in range(0, len(ended.job_ids), _BATCH_JOBS):
-        batch = ended.job_ids[start : start + _BATCH_JOBS]
+    for batch in batches(ended.job_ids, _BATCH_JOBS):
         missing = set(batch) - outcomes.get_answers(batch).keys()
-        answers = list(_build_answers(services, sorted(missing)))
-        outcomes.add_answers(answers)
-        services.metrics.record_answers("reconciler", len(answers))
+        services.metrics.record_answers("reconciler", record_answers(services, sorted(missing)))
     outcomes.set_recorded_until(ended.until)
     return len(ended.job_ids)
+
+
+def record_answers(services: Services, job_ids: Sequence[str]) -> int:
+    """Record the answers of queries from their jobs, without answers that this version cannot read;
+    returns how many."""
+    answers = list(_build_answers(services, job_ids))
+    services.outcomes.add_answers(answers)
+    return len(answers)
 
 
 def _build_answers(services: Services, job_ids: Sequence[str]) -> Iterable[AnsweredQuery]:

@@ -12,7 +12,7 @@ from skills.outcomes.model import AnsweredQuery, Outcome
 from tasks.ingest.next_tasks import send_link
 from tasks.journal.protocol import Job
 from tasks.outcomes.protocol import describe_unknown_queries
-from tasks.outcomes.record_answers import record_answer
+from tasks.outcomes.record_answers import record_answers
 from tasks.policies import Deadline
 from tasks.services import Services
 
@@ -126,14 +126,12 @@ def _find_answer(services: Services, query_id: str, owner: str) -> AnsweredQuery
 
 def _record_from_journal(services: Services, query_id: str) -> None:
     """Record the answer of a query whose outcome arrived before the record of the answer."""
-    try:
-        job = services.journal.get_job(query_id)
-    except NotFoundError:
+    job = services.journal.get_jobs([query_id]).get(query_id)
+    if job is None or job.kind != "query":
         return
-    if job.kind == "query" and job.state == "accepted":
+    if job.state == "accepted":
         raise _UnansweredError(f"query {query_id} is not answered yet")
-    if job.kind == "query" and job.state == "done" and job.outcome is not None:
-        record_answer(services, job, job.outcome)
+    record_answers(services, [query_id])
 
 
 def _may_see(owner: str, asker: str) -> bool:

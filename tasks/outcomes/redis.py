@@ -23,13 +23,11 @@ from config.server_settings import ServerSettings
 from skills.batches import batches
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
-from tasks.broker.redis_connection import RedisStore
 from tasks.outcomes.protocol import (
     KEPT_TOMBSTONE_SECONDS,
     MAX_CHANGES,
     AnswerPlace,
     OutcomeChanges,
-    OutcomeStore,
     StoredVector,
     TaskVectors,
     describe_full_query,
@@ -61,7 +59,7 @@ _SCALE = struct.Struct("<d")
 _BATCH = 500
 
 
-class RedisOutcomeStore(RedisStore, OutcomeStore):
+class RedisOutcomeStore(RedisDays):
     """An `OutcomeStore` in Redis, which must persist its data (append-only file) and never evict
     it."""
 
@@ -72,7 +70,6 @@ class RedisOutcomeStore(RedisStore, OutcomeStore):
         self._add_outcomes = client.register_script(ADD_OUTCOMES)
         self._forget_query = client.register_script(FORGET)
         self._save_vector = client.register_script(SAVE_VECTOR)
-        self._days = RedisDays(client, settings)
         self._record_until = client.register_script(RECORD_UNTIL)
 
     # -- answered queries
@@ -188,7 +185,7 @@ class RedisOutcomeStore(RedisStore, OutcomeStore):
 
     @override
     def list_outcomes(self) -> Iterator[Outcome]:
-        for day in self._days.list_report_days():
+        for day in self.list_report_days():
             yield from sorted(self.list_outcomes_of(day), key=lambda one: (one.reported, one.key))
 
     @override
@@ -204,9 +201,9 @@ class RedisOutcomeStore(RedisStore, OutcomeStore):
             answers, outcomes = self.get_answers(batch), self.get_outcomes(batch)
             for query_id, answer in answers.items():
                 if answer.owner == owner:
-                    deleted += max(self._forget(answer, "all"), 0)
+                    deleted += self._forget(answer, "all")
                 elif any(one.owner == owner for one in outcomes.get(query_id, ())):
-                    deleted += max(self._forget(answer, "reported", owner), 0)
+                    deleted += self._forget(answer, "reported", owner)
         self._prune_tombstones()
         return deleted
 
@@ -215,7 +212,7 @@ class RedisOutcomeStore(RedisStore, OutcomeStore):
         answers = self.get_answers([query_id])
         if query_id not in answers:
             raise NotFoundError(describe_unknown_queries([query_id]))
-        return max(self._forget(answers[query_id], "outcomes"), 0)
+        return self._forget(answers[query_id], "outcomes")
 
     @override
     def forget_before(self, seconds: float) -> int:
@@ -223,7 +220,7 @@ class RedisOutcomeStore(RedisStore, OutcomeStore):
         early = (one for one, answered in self._scan_answered() if answered < seconds)
         for batch in batches(early, _BATCH):
             for answer in self.get_answers(batch).values():
-                deleted += max(self._forget(answer, "all"), 0)
+                deleted += self._forget(answer, "all")
         self._prune_tombstones()
         return deleted
 
@@ -289,41 +286,27 @@ class RedisOutcomeStore(RedisStore, OutcomeStore):
 
     # -- days
     @override
-    def list_changed_days(self) -> dict[int, int]:
-        return self._days.list_changed()
-
-    @override
     def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
-        for batch in batches(self._days.list_queries(ANSWERED_ON, day), _BATCH):
+        for batch in batches(self.list_queries(ANSWERED_ON, day), _BATCH):
             yield from self.get_answers(batch).values()
 
     @override
     def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
-        for batch in batches(self._days.list_queries(REPORTED_ON, day), _BATCH):
+        for batch in batches(self.list_queries(REPORTED_ON, day), _BATCH):
             for outcomes in self.get_outcomes(batch).values():
                 yield from (one for one in outcomes if one.day == day)
 
     @override
-    def save_day(self, day: int, version: int, usage: bytes) -> None:
-        self._days.save(day, version, usage)
-
-    @override
-    def get_days(self, first: int, last: int) -> dict[int, bytes]:
-        return self._days.get(first, last)
-
-    @override
     def prune_days(self, before: int) -> int:
         deleted = 0
-        for day in self._days.mark_pruned(before):
-            for batch in batches(self._days.list_queries(ANSWERED_ON, day), _BATCH):
-                for answer in self.get_answers(batch).values():
-                    deleted += self._forget(answer, "all") >= 0
+        for day in self.mark_pruned(before):
+            for batch in batches(self.list_queries(ANSWERED_ON, day), _BATCH):
+                answers = self.get_answers(batch).values()
+                for answer in answers:
+                    self._forget(answer, "all")
+                deleted += len(answers)
         self._prune_tombstones()
         return deleted
-
-    @override
-    def merge_days(self, first: int, last: int, usage: bytes) -> None:
-        self._days.merge(first, last, usage)
 
     # -- recorded answers
     @override

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from redis import Redis
+from typing_extensions import override
 
 from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import RedisStore
+from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.redis_scripts import (
     ANSWERED_ON,
     MARK_PRUNED,
@@ -21,8 +23,8 @@ from tasks.outcomes.redis_scripts import (
 _BATCH = 500
 
 
-class RedisDays(RedisStore):
-    """The days of a store. client: a client with binary values."""
+class RedisDays(RedisStore, OutcomeStore):
+    """The part of `RedisOutcomeStore` that is about days."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         super().__init__(client, settings)
@@ -31,7 +33,7 @@ class RedisDays(RedisStore):
         self._merge_days = client.register_script(MERGE_DAYS)
 
     def list_queries(self, kind: str, day: int) -> list[str]:
-        """Return the queries of a day by id; kind: ANSWERED_ON or REPORTED_ON."""
+        """Return the queries of a day by id. kind: ANSWERED_ON or REPORTED_ON."""
         with self._connected() as client:
             found = set(client.sscan_iter(f"{kind}{day}", count=_BATCH))
         return sorted(one.decode() for one in found)
@@ -41,8 +43,8 @@ class RedisDays(RedisStore):
         with self._connected() as client:
             return sorted(map(int, client.smembers(REPORT_DAYS)))
 
-    def list_changed(self) -> dict[int, int]:
-        """See `OutcomeStore.list_changed_days`."""
+    @override
+    def list_changed_days(self) -> dict[int, int]:
         with self._connected() as client:
             versions, saved = client.hgetall(VERSIONS), client.hgetall(SAVED)
             pruned = client.smembers(PRUNED)
@@ -52,13 +54,13 @@ class RedisDays(RedisStore):
             if int(version) > int(saved.get(day, 0)) and day not in pruned
         }
 
-    def save(self, day: int, version: int, usage: bytes) -> None:
-        """See `OutcomeStore.save_day`."""
+    @override
+    def save_day(self, day: int, version: int, usage: bytes) -> None:
         with self._connected():
             self._save_day(args=[day, version, usage])
 
-    def get(self, first: int, last: int) -> dict[int, bytes]:
-        """See `OutcomeStore.get_days`."""
+    @override
+    def get_days(self, first: int, last: int) -> dict[int, bytes]:
         with self._connected() as client:
             days = sorted(day for day in map(int, client.hkeys(USAGE)) if first <= day <= last)
             found = client.hmget(USAGE, days) if days else []
@@ -79,7 +81,7 @@ class RedisDays(RedisStore):
                 found = pipeline.execute()
         return [day for day, exists in zip(days, found, strict=True) if exists]
 
-    def merge(self, first: int, last: int, usage: bytes) -> None:
-        """See `OutcomeStore.merge_days`."""
+    @override
+    def merge_days(self, first: int, last: int, usage: bytes) -> None:
         with self._connected():
             self._merge_days(args=[first, last, usage])

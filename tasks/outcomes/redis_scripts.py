@@ -110,7 +110,7 @@ FORGET = f"""
 local query, what, now, owner, session = unpack(ARGV)
 local answered = redis.call('HGET', '{ANSWER}' .. query, 'd')
 local stored = redis.call('HGETALL', '{OUTCOMES}' .. query)
-if not answered or (what == 'unreported' and #stored > 0) then return -1 end
+if not answered or (what == 'unreported' and #stored > 0) then return 0 end
 local deleted, gone, left = 0, {{}}, {{}}
 for at = 1, #stored, 2 do
     local values = cjson.decode(stored[at + 1])
@@ -155,7 +155,7 @@ return deleted
 what: `all`, its answer and all outcomes, so that it does not come back; `unreported`, its answer if
 it has no outcomes; `outcomes`, the outcomes only; `reported`, the outcomes that the owner reported.
 The script reads the stored outcomes itself, since more may arrive until it runs. Returns how many
-outcomes were deleted, -1 if nothing was.
+outcomes were deleted.
 """
 
 SAVE_VECTOR = f"""

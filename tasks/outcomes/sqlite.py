@@ -15,19 +15,23 @@ from typing_extensions import override
 from config.errors import NotFoundError, PermanentError
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
-from tasks.outcomes import sqlite_days as days
-from tasks.outcomes import sqlite_deletion as deletion
 from tasks.outcomes.protocol import (
     MAX_CHANGES,
     MAX_OUTCOMES_PER_QUERY,
     AnswerPlace,
     OutcomeChanges,
-    OutcomeStore,
     StoredVector,
     TaskVectors,
     describe_full_query,
     describe_unknown_queries,
 )
+from tasks.outcomes.sqlite_days import (
+    SqliteDays,
+    list_reported,
+    mark_changed_days,
+    mark_changed_queries,
+)
+from tasks.outcomes.sqlite_deletion import SqliteDeletion, is_withdrawn
 from tasks.shared_sqlite_file import SharedFile
 
 OUTCOMES_FILE = SharedFile(
@@ -100,7 +104,7 @@ _ADD_ANSWER = (
 )
 
 
-class SqliteOutcomeStore(OutcomeStore):
+class SqliteOutcomeStore(SqliteDays, SqliteDeletion):
     """An `OutcomeStore` in one file, shared by the threads of this process and by other processes.
 
     `:memory:` keeps it in this process.
@@ -129,7 +133,7 @@ class SqliteOutcomeStore(OutcomeStore):
                     ),
                 )
                 if added.rowcount:
-                    days.mark_changed_days(connection, [answer.day])
+                    mark_changed_days(connection, [answer.day])
             if vectors is not None:
                 added_to = [
                     query_id
@@ -138,19 +142,14 @@ class SqliteOutcomeStore(OutcomeStore):
                         _ADD_VECTOR, (vectors.model, one.scale, one.values.tobytes(), query_id)
                     ).rowcount
                 ]
-                days.mark_changed_queries(connection, days.list_reported(connection, added_to))
-
-    @override
-    def drop_answers(self, query_ids: Sequence[str]) -> None:
-        deletion.drop_answers(self._file, query_ids)
+                mark_changed_queries(connection, list_reported(connection, added_to))
 
     @override
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT data FROM answers WHERE query_id IN (SELECT value FROM json_each(?))",
-                (json.dumps(list(query_ids)),),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT data FROM answers WHERE query_id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(query_ids)),),
+        )
         found = {answer.query_id: answer for (data,) in rows for answer in [load_answer(data)]}
         return {query_id: found[query_id] for query_id in query_ids if query_id in found}
 
@@ -158,17 +157,21 @@ class SqliteOutcomeStore(OutcomeStore):
     def list_session(self, owner: str, session: str, limit: int) -> list[AnsweredQuery]:
         if not session:
             return []
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT data FROM answers WHERE owner = ? AND session = ? AND session != '' "
-                "ORDER BY answered DESC, query_id DESC LIMIT ?",
-                (owner, session, limit),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT data FROM answers WHERE owner = ? AND session = ? AND session != '' "
+            "ORDER BY answered DESC, query_id DESC LIMIT ?",
+            (owner, session, limit),
+        )
         return [load_answer(data) for (data,) in reversed(rows)]
 
     @override
     def list_answers_before(self, place: AnswerPlace, limit: int) -> list[AnsweredQuery]:
-        return days.list_answers_before(self._file, place, limit)
+        rows = self._file.read(
+            "SELECT data FROM answers WHERE (answered, query_id) < (?, ?) "
+            "ORDER BY answered DESC, query_id DESC LIMIT ?",
+            (*place, limit),
+        )
+        return [load_answer(data) for (data,) in rows]
 
     # -- outcomes
     @override
@@ -181,7 +184,7 @@ class SqliteOutcomeStore(OutcomeStore):
             new = [
                 outcome
                 for outcome in outcomes
-                if not deletion.is_withdrawn(accepted, numbers[outcome.query_id].withdrawn)
+                if not is_withdrawn(accepted, numbers[outcome.query_id].withdrawn)
                 and connection.execute(
                     "INSERT OR IGNORE INTO outcomes (key, query, day, owner, data) "
                     "VALUES (?, ?, ?, ?, ?)",
@@ -196,19 +199,18 @@ class SqliteOutcomeStore(OutcomeStore):
             ]
             _check_room(connection, {(one.query_id, one.owner) for one in new})
             changed = dict.fromkeys(one.query_id for one in new)
-            days.mark_changed_queries(connection, changed)
-            days.mark_changed_days(connection, {numbers[one].day for one in changed})
+            mark_changed_queries(connection, changed)
+            mark_changed_days(connection, {numbers[one].day for one in changed})
         return len(new)
 
     @override
     def get_outcomes(self, query_ids: Sequence[str]) -> dict[str, tuple[Outcome, ...]]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT o.key, a.query_id, o.data FROM answers a "
-                "JOIN outcomes o ON o.query = a.number "
-                "WHERE a.query_id IN (SELECT value FROM json_each(?)) ORDER BY o.key",
-                (json.dumps(list(query_ids)),),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT o.key, a.query_id, o.data FROM answers a "
+            "JOIN outcomes o ON o.query = a.number "
+            "WHERE a.query_id IN (SELECT value FROM json_each(?)) ORDER BY o.key",
+            (json.dumps(list(query_ids)),),
+        )
         found: dict[str, list[Outcome]] = {}
         for row in rows:
             found.setdefault(row[1], []).append(load_outcome(*row))
@@ -216,70 +218,39 @@ class SqliteOutcomeStore(OutcomeStore):
 
     @override
     def get_changes(self, after: int, limit: int = MAX_CHANGES) -> OutcomeChanges:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT epoch, query_id FROM changes WHERE epoch > ? ORDER BY epoch LIMIT ?",
-                (after, limit + 1),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT epoch, query_id FROM changes WHERE epoch > ? ORDER BY epoch LIMIT ?",
+            (after, limit + 1),
+        )
         ids = tuple(query_id for _, query_id in rows[:limit])
         epoch = rows[:limit][-1][0] if rows else after
         return OutcomeChanges(epoch, ids, len(rows) > limit)
 
     @override
     def get_epoch(self) -> int:
-        with self._file.reading() as connection:
-            row = connection.execute(
-                "SELECT seq FROM sqlite_sequence WHERE name = 'changes'"
-            ).fetchone()
-        return int(row[0]) if row else 0
+        rows = self._file.read("SELECT seq FROM sqlite_sequence WHERE name = 'changes'")
+        return int(rows[0][0]) if rows else 0
 
     @override
     def list_outcomes(self) -> Iterator[Outcome]:
-        with self._file.reading() as connection:
-            found = connection.execute("SELECT DISTINCT day FROM outcomes ORDER BY day").fetchall()
-        for (day,) in found:
+        for (day,) in self._file.read("SELECT DISTINCT day FROM outcomes ORDER BY day"):
             yield from sorted(self.list_outcomes_of(day), key=lambda one: (one.reported, one.key))
 
     @override
     def count_outcomes(self) -> Mapping[str, int]:
-        with self._file.reading() as connection:
-            return dict(
-                connection.execute(
-                    "SELECT owner, count(*) FROM outcomes GROUP BY owner ORDER BY owner"
-                ).fetchall()
-            )
-
-    @override
-    def forget_owner(self, owner: str) -> int:
-        with self._file.reading() as connection:
-            answers = deletion.list_answers_of_owner(connection, owner)
-        deleted = deletion.forget_answers(self._file, answers)
-        with self._file.reading() as connection:
-            outcomes = deletion.list_outcomes_of_owner(connection, owner)
-        return deleted + deletion.forget_outcomes(self._file, outcomes)
-
-    @override
-    def forget_outcomes(self, query_id: str) -> int:
-        if not self.get_answers([query_id]):
-            raise NotFoundError(describe_unknown_queries([query_id]))
-        return deletion.withdraw_outcomes(self._file, query_id)
-
-    @override
-    def forget_before(self, seconds: float) -> int:
-        with self._file.reading() as connection:
-            answers = deletion.list_answers_before(connection, seconds)
-        return deletion.forget_answers(self._file, answers)
+        return dict(
+            self._file.read("SELECT owner, count(*) FROM outcomes GROUP BY owner ORDER BY owner")
+        )
 
     # -- vectors of past tasks
     @override
     def get_vectors(self, model: str, query_ids: Sequence[str]) -> dict[str, StoredVector]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT a.query_id, v.scale, v.data FROM json_each(?) j "
-                "JOIN answers a ON a.query_id = j.value JOIN vectors v ON v.query = a.number "
-                "WHERE v.model = ?",
-                (json.dumps(list(query_ids)), model),
-            ).fetchall()
+        rows = self._file.read(
+            "SELECT a.query_id, v.scale, v.data FROM json_each(?) j "
+            "JOIN answers a ON a.query_id = j.value JOIN vectors v ON v.query = a.number "
+            "WHERE v.model = ?",
+            (json.dumps(list(query_ids)), model),
+        )
         return {
             query_id: StoredVector(np.frombuffer(data, dtype=np.int8), scale)
             for query_id, scale, data in rows
@@ -296,53 +267,20 @@ class SqliteOutcomeStore(OutcomeStore):
 
     @override
     def list_contributors(self) -> dict[str, frozenset[str]]:
-        with self._file.reading() as connection:
-            rows = connection.execute("SELECT source_id, owner FROM contributors").fetchall()
         owners: dict[str, set[str]] = {}
-        for source_id, owner in rows:
+        for source_id, owner in self._file.read("SELECT source_id, owner FROM contributors"):
             owners.setdefault(source_id, set()).add(owner)
         return {source_id: frozenset(found) for source_id, found in owners.items()}
 
     @override
     def count_contributors(self) -> int:
-        with self._file.reading() as connection:
-            (count,) = connection.execute("SELECT count(*) FROM contributors").fetchone()
+        [(count,)] = self._file.read("SELECT count(*) FROM contributors")
         return int(count)
-
-    # -- days
-    @override
-    def list_changed_days(self) -> dict[int, int]:
-        return days.list_changed_days(self._file)
-
-    @override
-    def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
-        return days.list_answers_of(self._file, day)
-
-    @override
-    def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
-        return days.list_outcomes_of(self._file, day)
-
-    @override
-    def save_day(self, day: int, version: int, usage: bytes) -> None:
-        days.save_day(self._file, day, version, usage)
-
-    @override
-    def get_days(self, first: int, last: int) -> dict[int, bytes]:
-        return days.get_days(self._file, first, last)
-
-    @override
-    def prune_days(self, before: int) -> int:
-        return deletion.prune_days(self._file, before)
-
-    @override
-    def merge_days(self, first: int, last: int, usage: bytes) -> None:
-        days.merge_days(self._file, first, last, usage)
 
     # -- recorded answers
     @override
     def get_recorded_until(self) -> float:
-        with self._file.reading() as connection:
-            (until,) = connection.execute("SELECT until FROM recorded").fetchone()
+        [(until,)] = self._file.read("SELECT until FROM recorded")
         return float(until)
 
     @override

@@ -7,9 +7,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from skills.outcomes.codec import load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
-from tasks.outcomes.protocol import AnswerPlace
+from tasks.outcomes.protocol import OutcomeStore
 from tasks.sqlite_file import SqliteFile
 
 _PAGE = 2_000
@@ -40,89 +42,78 @@ def mark_changed_days(connection: sqlite3.Connection, days: Iterable[int]) -> No
     )
 
 
-def list_changed_days(file: SqliteFile) -> dict[int, int]:
-    """See `OutcomeStore.list_changed_days`."""
-    with file.reading() as connection:
-        rows = connection.execute(
-            "SELECT day, version FROM days WHERE version > saved_version AND NOT pruned "
-            "ORDER BY day"
-        ).fetchall()
-    return dict(rows)
+class SqliteDays(OutcomeStore):
+    """The part of `SqliteOutcomeStore` that is about days."""
 
+    _file: SqliteFile
 
-def list_answers_of(file: SqliteFile, day: int) -> Iterator[AnsweredQuery]:
-    """Yield the queries of a day by id."""
-    statement = (
-        "SELECT query_id, data FROM answers WHERE day = ? AND query_id > ? "
-        "ORDER BY query_id LIMIT ?"
-    )
-    return (load_answer(data) for _, data in _read_day(file, statement, day))
-
-
-def list_answers_before(file: SqliteFile, place: AnswerPlace, limit: int) -> list[AnsweredQuery]:
-    """See `OutcomeStore.list_answers_before`."""
-    with file.reading() as connection:
-        rows = connection.execute(
-            "SELECT data FROM answers WHERE (answered, query_id) < (?, ?) "
-            "ORDER BY answered DESC, query_id DESC LIMIT ?",
-            (*place, limit),
-        ).fetchall()
-    return [load_answer(data) for (data,) in rows]
-
-
-def list_outcomes_of(file: SqliteFile, day: int) -> Iterator[Outcome]:
-    """Yield the outcomes of a day by key."""
-    statement = (
-        "SELECT o.key, a.query_id, o.data FROM outcomes o JOIN answers a ON a.number = o.query "
-        "WHERE o.day = ? AND o.key > ? ORDER BY o.key LIMIT ?"
-    )
-    return (load_outcome(*row) for row in _read_day(file, statement, day))
-
-
-def _read_day(file: SqliteFile, statement: str, day: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a statement for a day, page by page in order of their first column."""
-    last = ""
-    while True:
-        with file.reading() as connection:
-            rows = connection.execute(statement, (day, last, _PAGE)).fetchall()
-        yield from rows
-        if len(rows) < _PAGE:
-            return
-        last = rows[-1][0]
-
-
-def save_day(file: SqliteFile, day: int, version: int, usage: bytes) -> None:
-    """See `OutcomeStore.save_day`."""
-    with file.transaction() as connection:
-        connection.execute(
-            "UPDATE days SET saved_version = ?, usage = ? "
-            "WHERE day = ? AND saved_version < ? AND NOT pruned",
-            (version, usage, day, version),
+    @override
+    def list_changed_days(self) -> dict[int, int]:
+        return dict(
+            self._file.read(
+                "SELECT day, version FROM days WHERE version > saved_version AND NOT pruned "
+                "ORDER BY day"
+            )
         )
 
-
-def get_days(file: SqliteFile, first: int, last: int) -> dict[int, bytes]:
-    """See `OutcomeStore.get_days`."""
-    with file.reading() as connection:
-        rows = connection.execute(
-            "SELECT day, usage FROM days WHERE day BETWEEN ? AND ? AND usage IS NOT NULL "
-            "ORDER BY day",
-            (first, last),
-        ).fetchall()
-    return dict(rows)
-
-
-def merge_days(file: SqliteFile, first: int, last: int, usage: bytes) -> None:
-    """See `OutcomeStore.merge_days`."""
-    with file.transaction() as connection:
-        (kept,) = connection.execute(
-            "SELECT count(*) FROM days WHERE day BETWEEN ? AND ? AND NOT pruned", (first, last)
-        ).fetchone()
-        if kept:
-            return
-        connection.execute("UPDATE days SET usage = NULL WHERE day BETWEEN ? AND ?", (first, last))
-        connection.execute(
-            "INSERT INTO days (day, version, saved_version, pruned, usage) VALUES (?, 1, 1, 1, ?) "
-            "ON CONFLICT (day) DO UPDATE SET usage = excluded.usage",
-            (first, usage),
+    @override
+    def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
+        statement = (
+            "SELECT query_id, data FROM answers WHERE day = ? AND query_id > ? "
+            "ORDER BY query_id LIMIT ?"
         )
+        return (load_answer(data) for _, data in self._read_day(statement, day))
+
+    @override
+    def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
+        statement = (
+            "SELECT o.key, a.query_id, o.data FROM outcomes o JOIN answers a ON a.number = o.query "
+            "WHERE o.day = ? AND o.key > ? ORDER BY o.key LIMIT ?"
+        )
+        return (load_outcome(*row) for row in self._read_day(statement, day))
+
+    def _read_day(self, statement: str, day: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a statement for a day, page by page in order of their first column."""
+        last = ""
+        while True:
+            rows = self._file.read(statement, (day, last, _PAGE))
+            yield from rows
+            if len(rows) < _PAGE:
+                return
+            last = rows[-1][0]
+
+    @override
+    def save_day(self, day: int, version: int, usage: bytes) -> None:
+        with self._file.transaction() as connection:
+            connection.execute(
+                "UPDATE days SET saved_version = ?, usage = ? "
+                "WHERE day = ? AND saved_version < ? AND NOT pruned",
+                (version, usage, day, version),
+            )
+
+    @override
+    def get_days(self, first: int, last: int) -> dict[int, bytes]:
+        return dict(
+            self._file.read(
+                "SELECT day, usage FROM days WHERE day BETWEEN ? AND ? AND usage IS NOT NULL "
+                "ORDER BY day",
+                (first, last),
+            )
+        )
+
+    @override
+    def merge_days(self, first: int, last: int, usage: bytes) -> None:
+        with self._file.transaction() as connection:
+            (kept,) = connection.execute(
+                "SELECT count(*) FROM days WHERE day BETWEEN ? AND ? AND NOT pruned", (first, last)
+            ).fetchone()
+            if kept:
+                return
+            connection.execute(
+                "UPDATE days SET usage = NULL WHERE day BETWEEN ? AND ?", (first, last)
+            )
+            connection.execute(
+                "INSERT INTO days (day, version, saved_version, pruned, usage) "
+                "VALUES (?, 1, 1, 1, ?) ON CONFLICT (day) DO UPDATE SET usage = excluded.usage",
+                (first, usage),
+            )

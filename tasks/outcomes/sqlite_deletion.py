@@ -9,8 +9,15 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from typing_extensions import override
+
+from config.errors import NotFoundError
 from skills.batches import batches
-from tasks.outcomes.protocol import KEPT_TOMBSTONE_SECONDS
+from tasks.outcomes.protocol import (
+    KEPT_TOMBSTONE_SECONDS,
+    OutcomeStore,
+    describe_unknown_queries,
+)
 from tasks.outcomes.sqlite_days import list_reported, mark_changed_days, mark_changed_queries
 from tasks.sqlite_file import SqliteFile
 
@@ -23,16 +30,13 @@ TOMBSTONES_AT_ONCE = 5_000
 _ANSWERS = (
     "SELECT number, query_id, day FROM answers WHERE query_id IN (SELECT value FROM json_each(?))"
 )
-_UNREPORTED_ANSWERS = (
-    "SELECT number, query_id, day FROM answers WHERE query_id IN (SELECT value FROM json_each(?)) "
-    "AND NOT EXISTS (SELECT 1 FROM outcomes WHERE query = number)"
+_UNREPORTED_ANSWERS = f"{_ANSWERS} AND NOT EXISTS (SELECT 1 FROM outcomes WHERE query = number)"  # noqa: S608 - a constant
+_OUTCOMES_OF_QUERY = (
+    "SELECT key FROM outcomes WHERE query = (SELECT number FROM answers WHERE query_id = ?)"
 )
 _PRUNED_ANSWERS = (
     "SELECT number, query_id, day FROM answers "
     "WHERE day IN (SELECT day FROM days WHERE pruned) LIMIT ?"
-)
-_OUTCOMES_OF_QUERY = (
-    "SELECT key FROM outcomes WHERE query = (SELECT number FROM answers WHERE query_id = ?)"
 )
 _OUTCOMES = (
     "SELECT a.query_id, a.day FROM outcomes o JOIN answers a ON a.number = o.query "
@@ -52,65 +56,6 @@ class _AnswerRow(NamedTuple):
     day: int
 
 
-def list_answers_of_owner(connection: sqlite3.Connection, owner: str) -> list[str]:
-    """Return the ids of the queries of this owner."""
-    return _list(connection, "SELECT query_id FROM answers WHERE owner = ?", owner)
-
-
-def list_answers_before(connection: sqlite3.Connection, seconds: float) -> list[str]:
-    """Return the ids of the queries answered before this time, in seconds since 1970."""
-    return _list(connection, "SELECT query_id FROM answers WHERE answered < ?", seconds)
-
-
-def list_outcomes_of_owner(connection: sqlite3.Connection, owner: str) -> list[str]:
-    """Return the keys of the outcomes that this owner reported."""
-    return _list(connection, "SELECT key FROM outcomes WHERE owner = ?", owner)
-
-
-def _list(connection: sqlite3.Connection, statement: str, value: str | float) -> list[str]:
-    return [name for (name,) in connection.execute(statement, (value,))]
-
-
-def forget_answers(file: SqliteFile, query_ids: Sequence[str]) -> int:
-    """Delete these queries with their outcomes and vectors, so that they cannot be added again.
-
-    Returns the number of outcomes deleted. The next call deletes what an interrupted call left.
-    """
-    deleted = 0
-    for batch in batches(query_ids, DELETED_AT_ONCE):
-        now = time.time()
-        with file.transaction(durable=True) as connection:
-            rows = [_AnswerRow(*row) for row in connection.execute(_ANSWERS, (json.dumps(batch),))]
-            deleted += _delete_answers(connection, rows)
-            connection.executemany(
-                "REPLACE INTO forgotten VALUES (?, ?)", [(row.query_id, now) for row in rows]
-            )
-            mark_changed_days(connection, {row.day for row in rows})
-    _forget_tombstones(file)
-    return deleted
-
-
-def drop_answers(file: SqliteFile, query_ids: Sequence[str]) -> None:
-    """See `OutcomeStore.drop_answers`."""
-    with file.transaction() as connection:
-        found = connection.execute(_UNREPORTED_ANSWERS, (json.dumps(list(query_ids)),))
-        rows = [_AnswerRow(*row) for row in found]
-        _delete_answers(connection, rows)
-        mark_changed_days(connection, {row.day for row in rows})
-
-
-def withdraw_outcomes(file: SqliteFile, query_id: str) -> int:
-    """Delete the outcomes of a query that are stored, and refuse those that were accepted until
-    now. Returns the number deleted."""
-    with file.transaction(durable=True) as connection:
-        connection.execute(
-            "REPLACE INTO withdrawals SELECT number, ? FROM answers WHERE query_id = ?",
-            (time.time(), query_id),
-        )
-        keys = _list(connection, _OUTCOMES_OF_QUERY, query_id)
-    return forget_outcomes(file, keys)
-
-
 def is_withdrawn(accepted: float, until: float) -> bool:
     """Return whether an outcome was accepted before a withdrawal at `until`.
 
@@ -120,18 +65,121 @@ def is_withdrawn(accepted: float, until: float) -> bool:
     return accepted <= until and not accepted <= time.time() < until
 
 
-def forget_outcomes(file: SqliteFile, keys: Sequence[str]) -> int:
-    """Delete these outcomes; their queries stay. Returns the number deleted."""
-    deleted = 0
-    for batch in batches(keys, DELETED_AT_ONCE):
-        with file.transaction(durable=True) as connection:
-            rows = connection.execute(_OUTCOMES, (json.dumps(batch),)).fetchall()
-            deleted += connection.executemany(
-                "DELETE FROM outcomes WHERE key = ?", [(key,) for key in batch]
-            ).rowcount
-            mark_changed_queries(connection, sorted({query_id for query_id, _ in rows}))
-            mark_changed_days(connection, {day for _, day in rows})
-    return deleted
+class SqliteDeletion(OutcomeStore):
+    """The part of `SqliteOutcomeStore` that deletes."""
+
+    _file: SqliteFile
+
+    @override
+    def drop_answers(self, query_ids: Sequence[str]) -> None:
+        with self._file.transaction() as connection:
+            found = connection.execute(_UNREPORTED_ANSWERS, (json.dumps(list(query_ids)),))
+            rows = [_AnswerRow(*row) for row in found]
+            _delete_answers(connection, rows)
+            mark_changed_days(connection, {row.day for row in rows})
+
+    @override
+    def forget_owner(self, owner: str) -> int:
+        answers = self._list("SELECT query_id FROM answers WHERE owner = ?", owner)
+        deleted = self._forget_answers(answers)
+        outcomes = self._list("SELECT key FROM outcomes WHERE owner = ?", owner)
+        return deleted + self._delete_outcomes(outcomes)
+
+    @override
+    def forget_before(self, seconds: float) -> int:
+        answers = self._list("SELECT query_id FROM answers WHERE answered < ?", seconds)
+        return self._forget_answers(answers)
+
+    @override
+    def forget_outcomes(self, query_id: str) -> int:
+        with self._file.transaction(durable=True) as connection:
+            # Refuses the outcomes that were accepted until now and are not stored yet.
+            withdrawn = connection.execute(
+                "REPLACE INTO withdrawals SELECT number, ? FROM answers WHERE query_id = ?",
+                (time.time(), query_id),
+            )
+        if not withdrawn.rowcount:
+            raise NotFoundError(describe_unknown_queries([query_id]))
+        return self._delete_outcomes(self._list(_OUTCOMES_OF_QUERY, query_id))
+
+    @override
+    def prune_days(self, before: int) -> int:
+        with self._file.transaction() as connection:
+            # Done first, so that nothing is added to a partly deleted day. The next call continues
+            # an interrupted one.
+            connection.execute(
+                "UPDATE days SET pruned = 1 "
+                "WHERE day < ? AND saved_version = version AND NOT pruned",
+                (before,),
+            )
+        deleted = 0
+        while count := self._prune_batch():
+            deleted += count
+        self._forget_tombstones()
+        return deleted
+
+    def _list(self, statement: str, value: str | float) -> list[str]:
+        return [name for (name,) in self._file.read(statement, (value,))]
+
+    def _forget_answers(self, query_ids: Sequence[str]) -> int:
+        """Delete these queries with their outcomes and vectors, so that they cannot be added again.
+
+        Returns the number of outcomes deleted. The next call deletes what an interrupted call left.
+        """
+        deleted = 0
+        for batch in batches(query_ids, DELETED_AT_ONCE):
+            with self._file.transaction(durable=True) as connection:
+                found = connection.execute(_ANSWERS, (json.dumps(batch),))
+                rows = [_AnswerRow(*row) for row in found]
+                deleted += _delete_answers(connection, rows)
+                connection.executemany(
+                    "REPLACE INTO forgotten VALUES (?, ?)",
+                    [(row.query_id, time.time()) for row in rows],
+                )
+                mark_changed_days(connection, {row.day for row in rows})
+        self._forget_tombstones()
+        return deleted
+
+    def _delete_outcomes(self, keys: Sequence[str]) -> int:
+        """Delete these outcomes; their queries stay. Returns the number deleted."""
+        deleted = 0
+        for batch in batches(keys, DELETED_AT_ONCE):
+            with self._file.transaction(durable=True) as connection:
+                rows = connection.execute(_OUTCOMES, (json.dumps(batch),)).fetchall()
+                deleted += connection.executemany(
+                    "DELETE FROM outcomes WHERE key = ?", [(key,) for key in batch]
+                ).rowcount
+                mark_changed_queries(connection, sorted({query_id for query_id, _ in rows}))
+                mark_changed_days(connection, {day for _, day in rows})
+        return deleted
+
+    def _prune_batch(self) -> int:
+        with self._file.transaction() as connection:
+            found = connection.execute(_PRUNED_ANSWERS, (DELETED_AT_ONCE,))
+            rows = [_AnswerRow(*row) for row in found]
+            _delete_answers(connection, rows)
+            # Tombstones need not prevent additions here, since the days are pruned. They only limit
+            # how long the feed names a query, even one whose outcomes were deleted before.
+            connection.execute(
+                "REPLACE INTO forgotten SELECT query_id, ? FROM changes "
+                "WHERE query_id IN (SELECT value FROM json_each(?))",
+                (time.time(), json.dumps([row.query_id for row in rows])),
+            )
+        return len(rows)
+
+    def _forget_tombstones(self) -> None:
+        """Delete the records of queries that were deleted long ago, from the feed and the store."""
+        before = time.time() - KEPT_TOMBSTONE_SECONDS
+        while True:
+            with self._file.transaction() as connection:
+                due = connection.execute(
+                    "SELECT query_id FROM forgotten WHERE deleted < ? LIMIT ?",
+                    (before, TOMBSTONES_AT_ONCE),
+                ).fetchall()
+                connection.executemany("DELETE FROM changes WHERE query_id = ?", due)
+                connection.executemany("DELETE FROM forgotten WHERE query_id = ?", due)
+            if len(due) < TOMBSTONES_AT_ONCE:
+                return
 
 
 def _delete_answers(connection: sqlite3.Connection, rows: Sequence[_AnswerRow]) -> int:
@@ -156,47 +204,3 @@ def _delete_answers(connection: sqlite3.Connection, rows: Sequence[_AnswerRow]) 
     )
     mark_changed_queries(connection, reported)
     return deleted
-
-
-def prune_days(file: SqliteFile, before: int) -> int:
-    """See `OutcomeStore.prune_days`; the next call continues an interrupted one."""
-    with file.transaction() as connection:
-        # Done first, so that nothing is added to a partly deleted day.
-        connection.execute(
-            "UPDATE days SET pruned = 1 WHERE day < ? AND saved_version = version AND NOT pruned",
-            (before,),
-        )
-    deleted = 0
-    while count := _prune_batch(file):
-        deleted += count
-    _forget_tombstones(file)
-    return deleted
-
-
-def _prune_batch(file: SqliteFile) -> int:
-    with file.transaction() as connection:
-        rows = [_AnswerRow(*row) for row in connection.execute(_PRUNED_ANSWERS, (DELETED_AT_ONCE,))]
-        _delete_answers(connection, rows)
-        # Tombstones need not prevent additions here, since the days are pruned. They only limit how
-        # long the feed names a query, even one whose outcomes were deleted before.
-        connection.execute(
-            "REPLACE INTO forgotten SELECT query_id, ? FROM changes "
-            "WHERE query_id IN (SELECT value FROM json_each(?))",
-            (time.time(), json.dumps([row.query_id for row in rows])),
-        )
-    return len(rows)
-
-
-def _forget_tombstones(file: SqliteFile) -> None:
-    """Delete the records of queries that were deleted long ago, from the feed and the store."""
-    before = time.time() - KEPT_TOMBSTONE_SECONDS
-    while True:
-        with file.transaction() as connection:
-            due = connection.execute(
-                "SELECT query_id FROM forgotten WHERE deleted < ? LIMIT ?",
-                (before, TOMBSTONES_AT_ONCE),
-            ).fetchall()
-            connection.executemany("DELETE FROM changes WHERE query_id = ?", due)
-            connection.executemany("DELETE FROM forgotten WHERE query_id = ?", due)
-        if len(due) < TOMBSTONES_AT_ONCE:
-            return

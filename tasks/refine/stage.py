@@ -8,25 +8,31 @@ applied where it is used, if its setting is on and the model is that of the sett
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from config.language_model_settings import ModelStage
 from search.protocol import StoredRevision
 from tasks.language_model.answer_store import AnswerStore, RefinementKind
 from tasks.language_model.protocol import LanguageModel, ModelRequest
+from tasks.language_model.skill_pairs.protocol import ContentPair
 from tasks.policies import Deadline
 from tasks.services import Services
 
 
 @dataclass(frozen=True, slots=True)
 class RefineContext:
-    """Services and language model of a stage."""
+    """Services and language model of a stage, shared by the skills of a batch.
+
+    askers: content that asks about a pair of contents, by pair, so that two skills of a batch do
+    not ask about each other.
+    """
 
     services: Services
     model: LanguageModel
     answers: AnswerStore
     deadline: Deadline
+    askers: dict[ContentPair, str] = field(default_factory=dict)
 
     def kind(self, stage: RefineStage) -> RefinementKind:
         """Return the kind of refinements that a stage writes."""

@@ -24,10 +24,10 @@ from search.protocol import StoredRevision
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from skills.token_count import count_tokens
+from tasks.language_model.skill_pairs.protocol import order_pair
 from tasks.refine.linking.candidates import find_candidates, read_skill_text
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.prompt import LinkPrompt, LinksAnswer, build_prompt
-from tasks.refine.linking.read_verdicts import to_pair
 from tasks.services import Services
 from tests.support.program.recorded import Prompt, write_prompts
 from workers.backend.stores import open_services
@@ -103,12 +103,13 @@ def choose_skills(services: Services, count: int) -> list[StoredRevision]:
 def build_library_prompts(services: Services, count: int) -> list[LinkPrompt]:
     """The prompts of these skills, each pair in the first that has it."""
     limit = services.settings.language_model.link_candidates
-    prompts, asked = [], set()
+    prompts, asked = [], set[tuple[str, str]]()
     for revision in choose_skills(services, count):
         skill = read_skill_text(revision)
         pool = [read_skill_text(one) for one in find_candidates(services, revision, limit)]
-        unasked = [one for one in pool if to_pair(skill, one) not in asked]
-        asked |= {to_pair(skill, one) for one in unasked}
+        pairs = {order_pair(skill.content_hash, one.content_hash): one for one in pool}
+        unasked = [one for pair, one in pairs.items() if pair not in asked]
+        asked |= pairs.keys()
         if unasked:
             prompts.append(build_prompt(skill, unasked))
     return prompts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from tasks.language_model.answer_store import (
     StageUsage,
     StoredAnswer,
 )
-from tasks.language_model.claim_owner import new_claim_owner
 from tasks.language_model.protocol import TokenUsage
 from tasks.language_model.redis_answers import RedisAnswerStore
 from tasks.language_model.sqlite_answers import SqliteAnswerStore
@@ -33,7 +31,7 @@ __all__ = ["redis_settings"]
 Place = Path | ServerSettings
 DAY, NEXT_DAY = "2026-11-22", "2026-11-23"
 HOUR = 3600.0
-"""Seconds of a claim or a reservation that does not end while a test runs."""
+"""Seconds of a reservation that does not end while a test runs."""
 KIND = RefinementKind("roles", "model:8b", 1)
 
 
@@ -93,81 +91,6 @@ def test_answers_outlive_their_process_and_are_shared(place: Place, answers: Ans
 def save_and_die(place: Place) -> None:
     open_at(place).save_answer("last words", "select", "model", StoredAnswer("{}"))
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-# -- claims
-def test_a_question_is_claimed_by_one_owner(answers: AnswerStore) -> None:
-    one, two = new_claim_owner(), new_claim_owner()
-    assert answers.claim("key", one, HOUR)
-    assert not answers.claim("key", two, HOUR)
-    assert answers.claim("other", two, HOUR)
-    answers.release("key", two)
-    assert not answers.claim("key", two, HOUR)
-    answers.release("key", one)
-    assert answers.claim("key", two, HOUR)
-
-
-def test_a_claim_ends_by_itself(answers: AnswerStore) -> None:
-    assert answers.claim("key", "one", HOUR)
-    assert not answers.claim("key", "two", HOUR)
-    assert answers.claim("key", "one", 0.2)  # its owner shortens it
-    time.sleep(0.3)
-    assert answers.claim("key", "two", HOUR)
-    answers.release("key", "one")
-    assert not answers.claim("key", "one", HOUR)
-
-
-def test_an_owner_extends_its_claim(answers: AnswerStore) -> None:
-    assert answers.claim("key", "one", 0.2)
-    assert answers.claim("key", "one", HOUR)
-    time.sleep(0.3)
-    assert not answers.claim("key", "two", HOUR)
-
-
-def test_the_claim_of_a_killed_process_ends_with_it(place: Place, answers: AnswerStore) -> None:
-    ready = FRESH.Event()
-    worker = FRESH.Process(target=claim_and_wait, args=(place, ready))
-    worker.start()
-    assert ready.wait(120)
-    assert not answers.claim("key", new_claim_owner(), HOUR)
-    worker.kill()
-    worker.join()
-    assert answers.claim("key", new_claim_owner(), HOUR)
-
-
-def claim_and_wait(place: Place, ready: Any) -> None:
-    answers = open_at(place)
-    assert answers.claim("key", new_claim_owner(), HOUR)
-    ready.set()
-    time.sleep(600)
-
-
-@pytest.mark.parametrize("key", ["a", "b", "c"])
-def test_of_many_threads_one_claims(answers: AnswerStore, key: str) -> None:
-    claimed: list[bool] = []
-    together = threading.Barrier(8)
-
-    def work() -> None:
-        together.wait()
-        claimed.append(answers.claim(key, new_claim_owner(), HOUR))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(claimed) == [False] * 7 + [True]
-
-
-def test_of_many_processes_one_claims_each_question(place: Place) -> None:
-    keys = [f"key {number}" for number in range(40)]
-    claimed = compete(claim_all, place, keys)
-    assert sorted(key for found in claimed for key in found) == sorted(keys)
-
-
-def claim_all(place: Place, keys: list[str]) -> list[str]:
-    answers = open_at(place)
-    return [key for key in keys if answers.claim(key, new_claim_owner(), HOUR)]
 
 
 # -- tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from tasks.broker.redis_connection import connect
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
-    AskedPair,
     PairVerdict,
     RejectedPair,
     SkillPairStore,
@@ -51,10 +50,6 @@ def store(reopen: Reopen) -> SkillPairStore:
     return reopen()
 
 
-def asked(one: str, other: str) -> AskedPair:
-    return AskedPair((one, other), (f"lib:{one}", f"lib:{other}"))
-
-
 def verdict(one: str, other: str, kind: str = "", **values: object) -> PairVerdict:
     given: dict[str, object] = {"type": kind, "evidence": "line 3: “ünd”" if kind else ""}
     return PairVerdict((one, other), (f"lib:{one}", f"lib:{other}"), **(given | values))  # type: ignore[arg-type]  # keywords
@@ -63,26 +58,10 @@ def verdict(one: str, other: str, kind: str = "", **values: object) -> PairVerdi
 # -- verdicts
 
 
-def test_a_pair_is_reserved_for_one_side(store: SkillPairStore) -> None:
-    store.claim_pairs(KIND, "b", [asked("b", "c"), asked("a", "b")])
-    store.claim_pairs(KIND, "a", [asked("a", "b"), asked("a", "c")])
-    assert store.list_claimed(KIND, "b") == [asked("b", "c"), asked("a", "b")]
-    assert store.list_claimed(KIND, "a") == [asked("a", "c")]
-    assert store.list_claimed(KIND, "c") == []
-
-
-def test_a_pair_without_verdict_stays_reserved(reopen: Reopen) -> None:
-    first = reopen()
-    first.claim_pairs(KIND, "a", [asked("a", "b"), asked("a", "c")])
-    first.save_verdicts(KIND, [verdict("a", "b")])
-    assert reopen().list_claimed(KIND, "a") == [asked("a", "c")]
-
-
-def test_what_is_reserved_or_answered_is_known(store: SkillPairStore) -> None:
-    store.claim_pairs(KIND, "a", [asked("a", "b")])
+def test_pairs_with_a_verdict_are_known(store: SkillPairStore) -> None:
     store.save_verdicts(KIND, [verdict("a", "c", "conflict"), verdict("b", "c")])
-    pairs = [("a", "b"), ("a", "c"), ("b", "c"), ("c", "d")]
-    assert store.find_known(KIND, pairs) == set(pairs[:3])
+    pairs = [("a", "c"), ("b", "c"), ("c", "d")]
+    assert store.find_known(KIND, pairs) == set(pairs[:2])
     assert store.find_known(RefinementKind("links", "model", 2), pairs) == set()
     assert store.find_known(RefinementKind("links", "other", 1), pairs) == set()
 
@@ -101,32 +80,23 @@ def test_links_are_found_from_both_sides(reopen: Reopen) -> None:
 
 
 def test_the_first_verdict_is_kept(store: SkillPairStore) -> None:
-    store.claim_pairs(KIND, "a", [asked("a", "b")])
     store.save_verdicts(KIND, [verdict("a", "b")])
     store.save_verdicts(KIND, [verdict("a", "b", "conflict")])
-    store.claim_pairs(KIND, "b", [asked("a", "b")])
     assert store.find_links(KIND, ["a"]) == {"a": []}
-    assert store.list_claimed(KIND, "b") == []
 
 
-def test_threads_that_reserve_the_same_pairs_share_them(reopen: Reopen) -> None:
-    names = [f"n{number}" for number in range(8)]
-    stores = [reopen() for _ in names]
-
-    def reserve(name: str, store: SkillPairStore) -> None:
-        others = (other for other in names if other != name)
-        pairs = [asked(*protocol.order_pair(name, other)) for other in others]
-        store.claim_pairs(KIND, name, pairs)
-
-    threads = [
-        threading.Thread(target=reserve, args=each) for each in zip(names, stores, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    won = [pair for name in names for pair in stores[0].list_claimed(KIND, name)]
-    assert len(won) == len(set(won)) == 28
+def test_pairs_that_an_earlier_version_stored_without_a_verdict_are_unknown(tmp_path: Path) -> None:
+    store = SqliteSkillPairs(tmp_path / "answers.db")
+    with sqlite3.connect(tmp_path / "answers.db") as connection:
+        connection.execute(
+            "INSERT INTO pair_verdicts (model, version, one, other, one_id, other_id, asker, place)"
+            " VALUES ('model', 1, 'a', 'b', 'lib:a', 'lib:b', 'a', 0)"
+        )
+    connection.close()
+    assert store.find_known(KIND, [("a", "b")]) == set()
+    store.save_verdicts(KIND, [verdict("a", "b", "conflict")])
+    assert store.find_links(KIND, ["a"]) == {"a": [verdict("a", "b", "conflict")]}
+    store.close()
 
 
 def test_the_file_of_the_answers_is_shared(tmp_path: Path) -> None:
@@ -192,8 +162,7 @@ def test_verdicts_about_forgotten_contents_are_gone(store: SkillPairStore) -> No
     store.save_verdicts(
         KIND, [verdict("a", "b", "conflict"), verdict("a", "c"), verdict("b", "c", "conflict")]
     )
-    store.save_verdicts(KIND, [verdict("a", "e", "conflict")])
-    store.claim_pairs(KIND, "a", [asked("a", "d")])
+    store.save_verdicts(KIND, [verdict("a", "d"), verdict("a", "e", "conflict")])
     assert store.forget(["a", "unknown"]) == 4
     assert sorted(store.list_linked(KIND)) == ["b", "c"]
     assert store.find_known(KIND, [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c")]) == {("b", "c")}
@@ -201,4 +170,3 @@ def test_verdicts_about_forgotten_contents_are_gone(store: SkillPairStore) -> No
         "a": [],
         "b": [verdict("b", "c", "conflict")],
     }
-    assert store.list_claimed(KIND, "a") == []

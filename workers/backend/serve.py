@@ -190,15 +190,16 @@ class ServeBackend(Backend):
 
     @override
     def is_refining(self) -> bool:
-        return bool(self._get_refinement().get("running"))
+        served = self.get_status().get("language_model") or {}
+        return bool((served.get("refinement") or {}).get("running"))
 
     @override
     def get_refine_pause(self) -> RefinePause | None:
-        pause = self._get_refinement().get("paused")
-        return RefinePause(pause["cause"], pause["reason"]) if pause else None
-
-    def _get_refinement(self) -> dict[str, Any]:
-        return dict((self.get_status().get("language_model") or {}).get("refinement") or {})
+        served = self.get_status().get("language_model") or {}
+        pause = (served.get("refinement") or {}).get("paused")
+        if not pause or served.get("model") != self.settings.language_model.model:
+            return None  # with another model, `request_refinement` says what to do
+        return RefinePause(pause["cause"], pause["reason"])
 
     @override
     def get_status(self) -> dict[str, Any]:

@@ -260,7 +260,7 @@ def open_services(
 
     encoder: used instead of the encoder that the settings name. metrics: records how tasks run.
     """
-    metrics = metrics or NullMetrics()
+    coordinator, metrics = coordinator or LocalCoordinator(), metrics or NullMetrics()
     load_indicators(settings.policy.indicators)
     check_rule_ids(settings.policy.suppressed_rules, "policy.suppressed_rules")
     journal = open_journal(settings, stack, writable=writable)
@@ -302,12 +302,12 @@ def open_services(
         reviews=open_review_cache(settings, review_store),
         past_tasks=PastTasks(outcomes, loaded.get, settings.learning),
         usage_counter=UsageCounter(graph),
-        language_model=_lazy_language_model(settings, stack, answers, metrics),
+        language_model=_lazy_language_model(settings, stack, answers, coordinator, metrics),
         answers=answers,
         skill_pairs=skill_pairs,
         writable=writable,
         send_task=send_task,
-        coordinator=coordinator or LocalCoordinator(),
+        coordinator=coordinator,
         metrics=metrics,
     )
 
@@ -356,6 +356,7 @@ def _lazy_language_model(
     settings: Settings,
     stack: contextlib.ExitStack,
     answers: AnswerStore | None,
+    coordinator: Coordinator,
     metrics: MetricsRecorder,
 ) -> Lazy[LanguageModel] | None:
     """Return the language model, which is opened on first use and closed before its answers are."""
@@ -370,6 +371,7 @@ def _lazy_language_model(
             OpenAILanguageModel(settings.language_model),
             answers,
             settings.language_model,
+            coordinator,
             metrics,
         )
         stack.callback(model.close)

@@ -100,7 +100,8 @@ MODEL_METRICS = (
     _counter(
         "skillbus_model_failures_total",
         "questions without an answer; kind: invalid (the answer, after all retries), unavailable, "
-        "budget (the day's tokens are spent), misconfigured, store (of answers)",
+        "budget (the day's tokens are spent), misconfigured, store (answers could not be read or "
+        "kept)",
         "stage",
         "kind",
     ),

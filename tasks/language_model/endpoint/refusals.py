@@ -22,7 +22,7 @@ _MESSAGE_TOKENS = 80
 _REFUSED = frozenset({400, 413, 415, 422, 501})
 _WRONG_SETTING = {
     401: f"refuses the API key; check {KEY_FILE}",
-    402: "wants to be paid; see the account at the provider",
+    402: "requires a payment; see the account at the provider",
     403: f"refuses access; check {KEY_FILE} and what the key may use",
     404: "does not know the model or the address; check language_model.model, and that "
     "language_model.base_url ends where /chat/completions begins, most often with /v1",

@@ -47,13 +47,6 @@ class PairVerdict:
     evidence: str = ""
 
 
-class AskedPair(NamedTuple):
-    """Two contents, in order, and the skills that had them."""
-
-    hashes: ContentPair
-    skill_ids: tuple[str, str]
-
-
 class RejectedPair(NamedTuple):
     """Two skills, in order of their ids, and the number of queries that compared them for a
     reason."""
@@ -74,23 +67,8 @@ class SkillPairStore(Protocol):
         """Store verdicts durably. The first verdict of a pair is kept."""
         ...
 
-    def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:
-        """Reserve pairs for the content `asker`, a member of each pair, from whose side they are
-        asked.
-
-        Reservations are durable and do not expire, so that a pair is asked from one side only, and
-        a question that a crash interrupted is asked again in the same words. Pairs that are
-        reserved already, or have a verdict, do not change.
-        """
-        ...
-
-    def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
-        """Return the pairs reserved for `asker` that have no verdict, in the order of their
-        reservation."""
-        ...
-
     def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
-        """Return the given pairs that are reserved or have a verdict."""
+        """Return the given pairs that have a verdict."""
         ...
 
     def find_links(
@@ -117,8 +95,7 @@ class SkillPairStore(Protocol):
         ...
 
     def forget(self, hashes: Sequence[str]) -> int:
-        """Delete the verdicts and reservations of pairs with one of these contents; returns how
-        many."""
+        """Delete the verdicts about these contents; returns how many."""
         ...
 
     def close(self) -> None:

@@ -20,7 +20,6 @@ from tasks.broker.redis_connection import PREFIX, RedisStore, rewrite_log
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
-    AskedPair,
     ComparedPair,
     ContentPair,
     PairVerdict,
@@ -29,7 +28,8 @@ from tasks.language_model.skill_pairs.protocol import (
 )
 
 _VERDICTS = PREFIX + "pair-verdicts:"
-"""A hash per kind and content: by other content the skills, the asker, and the verdict, if any."""
+"""A hash per kind and content: by other content the skills and the verdict. Earlier versions stored
+pairs before they asked about them, without a type."""
 _LINKED = PREFIX + "pairs-linked:"
 """A set per kind: contents with a verdict that gives a link."""
 _QUERIES = PREFIX + "rejecting-queries"
@@ -64,13 +64,6 @@ end
 return 1
 """
 
-_CLAIM = """
-if redis.call('HSETNX', KEYS[1], ARGV[2], ARGV[3]) == 1 then
-    redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
-end
-"""
-"""KEYS: the hashes of the first and of the second content. ARGV: both contents, the values."""
-
 _SAVE = """
 local stored = redis.call('HGET', KEYS[1], ARGV[2])
 if stored and cjson.decode(stored).type then return end
@@ -78,7 +71,8 @@ redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
 if ARGV[4] == '1' then redis.call('SADD', KEYS[3], ARGV[1], ARGV[2]) end
 """
-"""As _CLAIM; ARGV[4]: whether the verdict gives a link."""
+"""KEYS: the hashes of the first and of the second content, the set of contents with links. ARGV:
+both contents, the values, whether the verdict gives a link."""
 
 _FORGET = """
 local function is_linked(key)
@@ -108,38 +102,20 @@ class RedisSkillPairs(RedisStore, SkillPairStore):
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         super().__init__(client, settings)
         self._record = client.register_script(_RECORD)
-        self._claim = client.register_script(_CLAIM)
         self._save = client.register_script(_SAVE)
         self._forget = client.register_script(_FORGET)
-
-    @override
-    def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:
-        with self._connected():
-            for place, pair in enumerate(pairs):
-                values = json.dumps({"skill_ids": pair.skill_ids, "asker": asker, "place": place})
-                keys = [_verdicts(kind, one) for one in pair.hashes]
-                self._claim(keys=keys, args=[*pair.hashes, values])
-
-    @override
-    def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
-        with self._connected() as client:
-            fields = client.hgetall(_verdicts(kind, asker))
-        found = []
-        for other, text in fields.items():
-            values = json.loads(text)
-            if values.get("asker") == asker and "type" not in values:
-                one, two = values["skill_ids"]
-                pair = AskedPair(protocol.order_pair(asker, other), (one, two))
-                found.append((values["place"], pair))
-        return [pair for _, pair in sorted(found)]
 
     @override
     def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
         with self._connected() as client, client.pipeline(transaction=False) as pipeline:
             for one, other in pairs:
-                pipeline.hexists(_verdicts(kind, one), other)
+                pipeline.hget(_verdicts(kind, one), other)
             found = pipeline.execute()
-        return {pair for pair, is_there in zip(pairs, found, strict=True) if is_there}
+        return {
+            pair
+            for pair, text in zip(pairs, found, strict=True)
+            if text is not None and "type" in json.loads(text)
+        }
 
     @override
     def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:

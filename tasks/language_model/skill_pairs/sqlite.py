@@ -13,7 +13,6 @@ from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.answers_file import ANSWERS_FILE
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
-    AskedPair,
     ComparedPair,
     ContentPair,
     PairVerdict,
@@ -36,8 +35,6 @@ CREATE TABLE IF NOT EXISTS pair_verdicts (
     evidence TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (model, version, one, other)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS pairs_to_ask ON pair_verdicts (model, version, asker)
-    WHERE type IS NULL;
 CREATE INDEX IF NOT EXISTS pair_verdicts_by_other ON pair_verdicts (model, version, other)
     WHERE type != '';
 CREATE TABLE IF NOT EXISTS rejecting_queries (
@@ -55,10 +52,13 @@ CREATE TABLE IF NOT EXISTS compared_pairs (
 CREATE INDEX IF NOT EXISTS compared_pairs_by_query ON compared_pairs (number);
 """
 
-_INSERT_PAIR = (
-    "INSERT OR IGNORE INTO pair_verdicts "
-    "(model, version, one, other, one_id, other_id, asker, place) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
+# Earlier versions stored pairs before they asked about them, with an asker, and without a type.
+_SAVE_VERDICT = """
+INSERT INTO pair_verdicts VALUES (?, ?, ?, ?, ?, ?, '', 0, ?, ?, ?)
+ON CONFLICT (model, version, one, other) DO UPDATE
+    SET type = excluded.type, first = excluded.first, evidence = excluded.evidence
+    WHERE type IS NULL
+"""
 
 
 class SqliteSkillPairs(SkillPairStore):
@@ -70,48 +70,26 @@ class SqliteSkillPairs(SkillPairStore):
         self._file = ANSWERS_FILE.open(path, _TABLES)
 
     @override
-    def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:
-        rows = [
-            (kind.model, kind.version, *one.hashes, *one.skill_ids, asker, place)
-            for place, one in enumerate(pairs)
-        ]
-        with self._file.transaction() as connection:
-            connection.executemany(_INSERT_PAIR, rows)
-
-    @override
-    def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
-        rows = self._file.read(
-            "SELECT one, other, one_id, other_id FROM pair_verdicts "
-            "WHERE model = ? AND version = ? AND asker = ? AND type IS NULL "
-            "ORDER BY place, one, other",
-            (kind.model, kind.version, asker),
-        )
-        return [AskedPair((row[0], row[1]), (row[2], row[3])) for row in rows]
-
-    @override
     def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
         rows = self._file.read(
             "SELECT v.one, v.other FROM json_each(?) p JOIN pair_verdicts v "
             "ON v.one = p.value ->> 0 AND v.other = p.value ->> 1 "
-            "WHERE v.model = ? AND v.version = ?",
+            "WHERE v.model = ? AND v.version = ? AND v.type IS NOT NULL",
             (json.dumps(pairs), kind.model, kind.version),
         )
         return {(one, other) for one, other in rows}
 
     @override
     def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:
-        pairs = [(kind.model, kind.version, *one.hashes, *one.skill_ids, "", 0) for one in verdicts]
         rows = [
-            (one.type, one.first, one.evidence, kind.model, kind.version, *one.hashes)
+            (
+                *(kind.model, kind.version, *one.hashes, *one.skill_ids),
+                *(one.type, one.first, one.evidence),
+            )
             for one in verdicts
         ]
         with self._file.transaction() as connection:
-            connection.executemany(_INSERT_PAIR, pairs)
-            connection.executemany(
-                "UPDATE pair_verdicts SET type = ?, first = ?, evidence = ? "
-                "WHERE model = ? AND version = ? AND one = ? AND other = ? AND type IS NULL",
-                rows,
-            )
+            connection.executemany(_SAVE_VERDICT, rows)
         self._file.sync()
 
     @override

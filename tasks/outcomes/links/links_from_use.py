@@ -185,7 +185,7 @@ class LinksFromUse(LearnedLinks):
             if len(self._pairs) >= _CACHED_PAIRS:
                 self._pairs.clear()
             totals = (self._get_totals(one), self._get_totals(other))
-            shared = self.index.get_shared(one, other)
+            shared = self.index.get_reports(one, other)
             self._pairs[one, other] = weigh_pair((one, other), totals, shared, self._rules)
         return self._pairs[one, other]
 

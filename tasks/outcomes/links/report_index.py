@@ -124,23 +124,14 @@ class ReportIndex:
     def __contains__(self, skill_id: str) -> bool:
         return skill_id in self._tasks
 
-    def get_reports(self, skill_id: str) -> list[TaskReport]:
-        """Return the reports that are about a skill."""
-        return [
-            report
-            for query_id in sorted(self._tasks.get(skill_id, ()))
-            for report in self._reports[query_id]
-            if skill_id in report.skill_ids
-        ]
-
-    def get_shared(self, one: str, other: str) -> list[TaskReport]:
-        """Return the reports that are about both skills."""
-        shared = self._tasks.get(one, set()) & self._tasks.get(other, set())
+    def get_reports(self, *skill_ids: str) -> list[TaskReport]:
+        """Return the reports that are about all of these skills."""
+        shared = set.intersection(*(self._tasks.get(one, set()) for one in skill_ids))
         return [
             report
             for query_id in sorted(shared)
             for report in self._reports[query_id]
-            if one in report.skill_ids and other in report.skill_ids
+            if report.skill_ids.issuperset(skill_ids)
         ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from config.errors import TransientError
+from config.errors import MisconfiguredError, TransientError
 from tasks.language_model.protocol import (
     AnswerT,
     InvalidAnswerError,
@@ -68,9 +68,9 @@ def _describe(given: ModelAnswer[AnswerT]) -> dict[str, Any]:
     }
 
 
-def _describe_failure(error: Exception) -> str:
+def _describe_failure(error: TransientError | InvalidAnswerError) -> str:
     if isinstance(error, InvalidAnswerError):
         return "the language model's answer was not usable"
-    if isinstance(error, TokenBudgetError):
-        return "today's tokens for the language model are spent"
+    if isinstance(error, (TokenBudgetError, MisconfiguredError)):
+        return error.public_message
     return "the language model did not answer in time"

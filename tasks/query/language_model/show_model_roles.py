@@ -14,11 +14,10 @@ def show_model_roles(context: QueryContext, chosen: ChosenRevisions) -> ChosenRe
     """Return the chosen skills with the roles of stored refinements; if the store does not answer,
     return them unchanged and record a degradation."""
     services = context.services
-    settings = services.settings.language_model
-    if services.answers is None or not settings.uses("roles"):
-        return chosen
     try:
-        revisions = overlay_roles(services.answers, settings, chosen.revisions)
+        revisions = overlay_roles(
+            services.answers, services.settings.language_model, chosen.revisions
+        )
     except TransientError as error:
         context.degradations.add(
             "roles of the local classifier: the stored answers could not be read", error

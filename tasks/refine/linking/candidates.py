@@ -66,9 +66,13 @@ def read_skill_text(revision: StoredRevision) -> SkillText:
 def _find_named(services: Services, skill: SkillText) -> list[str]:
     """Return skills of the same source whose names are in the text, in the order of their names
     there."""
-    names = list(dict.fromkeys(_possible_names(skill)))[:_MAX_NAMES]
+    names: dict[str, None] = {}
+    for name in _possible_names(skill):
+        names[name] = None
+        if len(names) == _MAX_NAMES:
+            break
     source_id = skill.skill_id.partition(":")[0]
-    by_name = services.graph.find_by_name(source_id, names)
+    by_name = services.graph.find_by_name(source_id, list(names))
     # A name of several skills does not say which of them is meant.
     return [by_name[name][0] for name in names if len(by_name.get(name, ())) == 1]
 

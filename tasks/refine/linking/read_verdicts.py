@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from graph.records import LinkType
 from tasks.language_model.prompt_injection import find_prompt_injection
-from tasks.language_model.skill_pairs.protocol import AskedPair, PairVerdict
+from tasks.language_model.skill_pairs.protocol import PairVerdict
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.prompt import CandidateRelation, LinkPrompt, LinksAnswer
 
@@ -55,9 +55,12 @@ def _find_injection(prompt: LinkPrompt, relation: CandidateRelation) -> str:
 def _to_verdict(
     prompt: LinkPrompt, other: SkillText, relation: CandidateRelation | None
 ) -> PairVerdict:
-    skill, pair = prompt.skill, to_pair(prompt.skill, other)
+    skill = prompt.skill
+    ends = sorted([skill, other], key=lambda one: one.content_hash)
+    hashes = (ends[0].content_hash, ends[1].content_hash)
+    skill_ids = (ends[0].skill_id, ends[1].skill_id)
     if relation is None:
-        return PairVerdict(*pair)
+        return PairVerdict(hashes, skill_ids)
     kind, forward = RELATIONS[relation.relation]
     shown = prompt.candidate_lines[relation.candidate - 1]
     parts = [
@@ -65,14 +68,8 @@ def _to_verdict(
         _cite(other, relation.candidate_lines, shown),
     ]
     evidence = "; ".join(part for part in parts if part)
-    in_order = pair.skill_ids[0] == skill.skill_id
-    return PairVerdict(*pair, kind.value, forward is in_order, evidence)
-
-
-def to_pair(skill: SkillText, other: SkillText) -> AskedPair:
-    """Return two skills in the order of their contents."""
-    first, second = sorted([skill, other], key=lambda one: one.content_hash)
-    return AskedPair((first.content_hash, second.content_hash), (first.skill_id, second.skill_id))
+    in_order = ends[0] is skill
+    return PairVerdict(hashes, skill_ids, kind.value, forward is in_order, evidence)
 
 
 def _cite(skill: SkillText, lines: Iterable[int], shown: Mapping[int, str]) -> str:

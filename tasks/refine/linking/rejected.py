@@ -8,20 +8,15 @@ reason, and the pair is linked if the model confirms it from the texts of both.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from graph.records import SkillState
 from skills.bundle.rejection import RejectionReason
 from tasks.ingest.next_tasks import send_link
-from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.protocol import InvalidAnswerError
-from tasks.language_model.skill_pairs.protocol import (
-    PairVerdict,
-    RejectedPair,
-    SkillPairStore,
-    order_pair,
-)
+from tasks.language_model.skill_pairs.protocol import PairVerdict, order_pair
 from tasks.refine.linking.candidates import read_published, read_skill_text
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.link_origin import link_kind, rejection_kind
@@ -34,9 +29,10 @@ MIN_QUERIES = 3
 """Minimum different queries that compared a pair for one reason, before the model is asked about
 it."""
 
-_FIRST_PAIRS, _MAX_PAIRS = 200, 12_800
-_GROWTH = 4
 _PAIRS_PER_RUN = 8
+_MAX_PAIRS = 12_800
+"""Maximum pairs that are read: the most frequent ones may have been asked about already, or be of
+removed skills."""
 
 
 class ComparedSkills(NamedTuple):
@@ -52,41 +48,21 @@ def find_unasked_pairs(services: Services, limit: int = _PAIRS_PER_RUN) -> list[
     kind, pairs = link_kind(services.settings), services.skill_pairs
     if kind is None or pairs is None:
         return []
-    many, found = _FIRST_PAIRS, list[ComparedSkills]()
-    # The most frequent pairs may all have been asked about, or be of removed skills.
-    while not found and many <= _MAX_PAIRS:
-        rejected = pairs.list_rejected_pairs(MIN_QUERIES, many)
-        found = _select_unasked(services, pairs, rejection_kind(kind), rejected, limit)
-        if len(rejected) < many:
-            break
-        many *= _GROWTH
-    return found
-
-
-def _select_unasked(
-    services: Services,
-    pairs: SkillPairStore,
-    kind: RefinementKind,
-    rejected: Sequence[RejectedPair],
-    limit: int,
-) -> list[ComparedSkills]:
-    """Return the first pairs of published skills, of different contents, that were not asked
-    about."""
     counts: defaultdict[tuple[str, str], dict[RejectionReason, int]] = defaultdict(dict)
-    for pair in rejected:
+    for pair in pairs.list_rejected_pairs(MIN_QUERIES, _MAX_PAIRS):
         counts[pair.skill_ids][pair.reason] = pair.queries
     ids = sorted({skill_id for pair in counts for skill_id in pair})
     hashes = {
         entry.skill_id: entry.content_hash
         for entry in (services.graph.get_entries(ids) if ids else ())
-        if entry.seq
+        if entry.seq and entry.state is SkillState.PUBLISHED
     }
     contents = {
         pair: order_pair(*(hashes[one] for one in pair))
         for pair in counts
         if hashes.keys() >= set(pair) and hashes[pair[0]] != hashes[pair[1]]
     }
-    known = pairs.find_known(kind, list(contents.values()))
+    known = pairs.find_known(rejection_kind(kind), list(contents.values()))
     unasked = [pair for pair, hashed in contents.items() if hashed not in known][:limit]
     found = read_published(services, sorted({one for pair in unasked for one in pair}))
     texts = {one.key.skill_id: read_skill_text(one) for one in found}

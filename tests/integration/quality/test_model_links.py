@@ -19,12 +19,10 @@ from skills.events import SourceChanged
 from tasks.ingest.maintain import maintain
 from tasks.ingest.next_tasks import send_refine
 from tasks.language_model.answer_store import RefinementKind
-from tasks.language_model.skill_pairs.protocol import AskedPair, find_compared_pairs
+from tasks.language_model.skill_pairs.protocol import find_compared_pairs
 from tasks.policies import Deadline
-from tasks.refine.linking.candidates import read_published
-from tasks.refine.linking.link_stage import LinkStage, get_pairs
+from tasks.refine.linking.link_stage import LinkStage
 from tasks.refine.linking.rejected import MIN_QUERIES, find_unasked_pairs
-from tasks.refine.stage import RefineContext
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
 from tests.support.servers.language_model import Asked, LanguageModelServer
@@ -172,19 +170,6 @@ def test_an_edit_asks_again_only_about_what_it_changed(
         pairs = asked_pairs(server, before)
         assert pairs
         assert all("hull-report" in pair for pair in pairs)
-
-        # A crash leaves reserved pairs whose contents change before the skill is refined again.
-        services, stage = backend.services, LinkStage()
-        assert services.language_model is not None
-        assert services.answers is not None
-        model = services.language_model.get()
-        context = RefineContext(services, model, services.answers, Deadline(60))
-        [revision] = read_published(services, ["boats:plank-saw"])
-        store, asker = get_pairs(services), revision.content_hash
-        store.forget([asker])
-        ids = ("boats:hull-finder", "boats:plank-saw")
-        store.claim_pairs(context.kind(stage), asker, [AskedPair(("", asker), ids)])
-        assert stage.refine(context, revision)["asked"] > 0
 
 
 def test_a_pair_that_queries_compare_is_asked_about_and_linked(

@@ -144,6 +144,7 @@ def test_labels_beyond_the_file_do_not_belong_to_it() -> None:
         ('{"a:b": 3}', "is not a labelled range"),
         ('{"a:b": [[1, 2]]}', "is not a labelled range"),
         ('{"a:b": [["1", 2, "step"]]}', "is not a labelled range"),
+        ('{"a:b": [[4, 6, "step"], [1, 4, "param"]]}', "a:b: line 4 is in two labelled ranges"),
     ],
 )
 def test_labels_of_another_shape_are_refused(tmp_path: Path, content: str, said: str) -> None:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from config.errors import TransientError
 from config.language_model_settings import LanguageModelSettings
+from tasks.coordination.local import LocalCoordinator
 from tasks.language_model.metered import MeteredLanguageModel
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.language_model.protocol import ModelRequest
@@ -120,7 +121,8 @@ def stored_numbers(home: Path, questions: int) -> set[int]:
 def _ask_all(home: Path, url: str, questions: int, threads: int) -> None:
     settings = LanguageModelSettings(base_url=url, model=MODEL, concurrency=threads)
     answers = SqliteAnswerStore(home / "answers.db")
-    model = MeteredLanguageModel(OpenAILanguageModel(settings), answers, settings)
+    client = OpenAILanguageModel(settings)
+    model = MeteredLanguageModel(client, answers, settings, LocalCoordinator())
     numbers = random.sample(range(questions), questions)
     with ThreadPoolExecutor(threads) as pool:
         given = list(pool.map(lambda number: _ask(model, number), numbers))

@@ -124,6 +124,15 @@ def test_an_error_does_not_quote_a_password(tmp_path: Path, address: str) -> Non
         load_settings(tmp_path)
 
 
+@pytest.mark.parametrize("value", ["nan", "2026-11-29"])
+def test_fields_for_a_language_model_that_are_not_json_are_refused(
+    tmp_path: Path, value: str
+) -> None:
+    write(tmp_path, f"[language_model.extra_body]\nseed = {value}\n")
+    with pytest.raises(UsageError, match="extra_body cannot be sent as JSON"):
+        load_settings(tmp_path)
+
+
 def test_several_errors_are_reported_at_once(tmp_path: Path) -> None:
     write(tmp_path, "[choice]\ntop = 0\nbudget = 0\n")
     with pytest.raises(UsageError) as caught:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, Outcome, OutcomeKind, Reporter
 from tasks.outcomes import protocol, sqlite_deletion
 from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.sqlite_file import SqliteFile
 from tests.support.samples.reopened import reopening
 
 Reopen = Callable[[], SqliteOutcomeStore]
@@ -34,18 +35,19 @@ def outcome(key: str, query_id: str, owner: str = "ann") -> Outcome:
 
 
 def run_after_listing(
-    monkeypatch: pytest.MonkeyPatch, name: str, meanwhile: Callable[[], None]
+    monkeypatch: pytest.MonkeyPatch, table: str, meanwhile: Callable[[], None]
 ) -> None:
-    """Run something between the listing of rows and their deletion."""
-    listing = getattr(sqlite_deletion, name)
+    """Run something between the listing of an owner's rows of a table and their deletion."""
+    read = SqliteFile.read
 
-    def list_and_run(connection: sqlite3.Connection, value: str | float) -> list[str]:
-        found: list[str] = listing(connection, value)
-        monkeypatch.setattr(sqlite_deletion, name, listing)
-        meanwhile()
+    def read_and_run(file: SqliteFile, statement: str, values: Sequence[object] = ()) -> Any:
+        found = read(file, statement, values)
+        if f"FROM {table} WHERE owner" in statement:
+            monkeypatch.setattr(SqliteFile, "read", read)
+            meanwhile()
         return found
 
-    monkeypatch.setattr(sqlite_deletion, name, list_and_run)
+    monkeypatch.setattr(SqliteFile, "read", read_and_run)
 
 
 def test_reports_after_a_withdrawal_count_if_the_clock_was_set_back(
@@ -72,7 +74,7 @@ def test_a_row_that_got_the_number_of_a_deleted_one_stays(
         other.add_answers([answer("his", "bob")])
         other.add_outcomes([outcome("k", "his", "bob")])
 
-    run_after_listing(monkeypatch, "list_answers_of_owner", replace_last)
+    run_after_listing(monkeypatch, "answers", replace_last)
     assert store.forget_owner("ann") == 0
     assert list(store.get_answers(["q1", "q2", "his"])) == ["his"]
     assert dict(store.count_outcomes()) == {"bob": 1}
@@ -84,7 +86,7 @@ def test_outcomes_that_another_process_deleted_change_nothing(
     store, other = reopen(), reopen()
     store.add_answers([answer("q1", "bob")])
     store.add_outcomes([outcome("k", "q1")])
-    run_after_listing(monkeypatch, "list_outcomes_of_owner", lambda: forget(other))
+    run_after_listing(monkeypatch, "outcomes", lambda: forget(other))
     assert store.forget_owner("ann") == 0
     assert store.get_epoch() == 2
 

@@ -56,10 +56,10 @@ def services() -> Iterator[Services]:
     made.outcomes.close()
 
 
-def report(number: int = 1, at: float | None = None) -> Event:
+def report(number: int = 1, at: float | None = None, query_id: str = "q1") -> Event:
     """An event with so many outcomes, at a time of its sender's clock."""
     one = SkillOutcome(skill_id="lib:one", outcome=OutcomeKind.HELPED)
-    event = new_event(OutcomesReported(query_id="q1", outcomes=(one,) * number), "tests")
+    event = new_event(OutcomesReported(query_id=query_id, outcomes=(one,) * number), "tests")
     when = time.time() if at is None else at
     return event.model_copy(update={"time": datetime.fromtimestamp(when, UTC)})
 
@@ -107,6 +107,13 @@ def test_a_missing_answer_is_recorded_although_the_clock_was_set_back(services: 
     given: Any = services
     assert record_missing_answers(given) == 1
     assert services.outcomes.get_answers([job_id(query)])
+
+
+def test_a_report_about_an_answer_of_another_version_is_refused(services: Services) -> None:
+    query = new_event(QueryAsked(task="clean the tracks"), "tests")
+    services.journal.add_job(query, "query")
+    services.journal.finish_job(job_id(query), {"bundle": "of another version"})
+    assert services.record(report(query_id=job_id(query))).startswith("failed no answered query")
 
 
 def test_events_of_another_version_hold_up_no_others(services: Services) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from config.errors import PermanentError, UsageError
@@ -53,6 +54,9 @@ def _validate_ranges(path: Path, skill_id: str, ranges: object) -> list[tuple[in
                 raise UsageError(
                     f"{path}: {skill_id}: {row!r} is not a labelled range; {_EXPECTED}"
                 )
+    for (_, last, _), (first, _, _) in pairwise(sorted(checked)):
+        if first <= last:
+            raise UsageError(f"{path}: {skill_id}: line {first} is in two labelled ranges")
     return checked
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from config.errors import MisconfiguredError
+from config.errors import MisconfiguredError, TransientError
+from tasks.coordination.local import LocalCoordinator
 from tasks.language_model.answer_store import StageUsage, StoredAnswer, utc_day
-from tasks.language_model.claim_owner import has_ended, new_claim_owner
 from tasks.language_model.metered import (
     MeteredLanguageModel,
     estimate_tokens,
@@ -71,6 +72,7 @@ class Setting:
         self.path = path
         self.now = NOON
         self.answers = SqliteAnswerStore(path)
+        self.coordinator = LocalCoordinator()
         self.metrics = ProcessMetrics()
         self._opened: list[MeteredLanguageModel] = []
 
@@ -80,10 +82,19 @@ class Setting:
         chosen = self.server.settings(**settings)
         client = OpenAILanguageModel(chosen)
         metered = MeteredLanguageModel(
-            client, answers or self.answers, chosen, self.metrics.recorder, lambda: self.now
+            client,
+            answers or self.answers,
+            chosen,
+            self.coordinator,
+            self.metrics.recorder,
+            lambda: self.now,
         )
         self._opened.append(metered)
         return metered
+
+    def lock(self, request: ModelRequest) -> AbstractContextManager[bool]:
+        """The lock of a question, as another worker holds it."""
+        return self.coordinator.try_lock(f"model-answer:{request.key(MODEL, Choice)}")
 
     def close(self) -> None:
         for model in self._opened:
@@ -153,7 +164,20 @@ def test_a_failure_is_not_stored_and_ends_claim_and_reservation(setting: Setting
     assert model.complete(question(), Choice).calls == 1
 
 
-# -- claims
+# -- a store that fails
+def test_an_answer_that_cannot_be_stored_is_given_and_counted(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise TransientError("the disk is full")
+
+    monkeypatch.setattr(setting.answers, "save_answer", fail)
+    assert setting.model().complete(question(), Choice).answer.ids == ["a"]
+    line = b'skillbus_model_failures_total{kind="store",stage="select"} 1.0'
+    assert line in setting.metrics.render()
+
+
+# -- locks of questions
 def test_workers_with_one_question_ask_once(setting: Setting) -> None:
     setting.server.script = lambda asked: stalling(0.3, {"ids": ["a"]})
     models = [setting.model(), setting.model(SqliteAnswerStore(setting.path))]
@@ -170,9 +194,8 @@ def test_workers_with_one_question_ask_once(setting: Setting) -> None:
 
 def test_a_worker_waits_no_longer_than_its_seconds(setting: Setting) -> None:
     request = question(seconds=0.3)
-    setting.answers.claim(request.key(MODEL, Choice), new_claim_owner(), 3600)
     started = time.monotonic()
-    with pytest.raises(ModelUnavailableError, match="another worker"):
+    with setting.lock(request), pytest.raises(ModelUnavailableError, match="another worker"):
         setting.model().complete(request, Choice)
     assert 0.25 < time.monotonic() - started < 100
     assert setting.server.requests == 0
@@ -191,23 +214,17 @@ def test_what_was_waited_is_taken_from_the_time_of_the_call(setting: Setting) ->
 
     request = question(seconds=100.0)
     settings = setting.server.settings()
-    model = MeteredLanguageModel(Timed(settings), setting.answers, settings)
-    setting.answers.claim(request.key(MODEL, Choice), new_claim_owner(), 0.7)
+    model = MeteredLanguageModel(Timed(settings), setting.answers, settings, setting.coordinator)
     started = time.monotonic()
-    assert model.complete(request, Choice).calls == 1
+    with ThreadPoolExecutor(1) as pool:
+        with setting.lock(request):
+            asked = pool.submit(model.complete, request, Choice)
+            time.sleep(0.7)
+        assert asked.result().calls == 1
     spent = time.monotonic() - started
     model.close()
     [given] = left
     assert 100 - spent - 0.1 < given < 99.5
-
-
-def test_an_owner_that_runs_has_not_ended() -> None:
-    owner = new_claim_owner()
-    machine, pid, started, rest = owner.split("|")
-    assert not has_ended(owner)
-    assert has_ended(f"{machine}|{pid}|{int(started) - 1}|{rest}"), "the number was used again"
-    assert not has_ended(f"elsewhere|{pid}|{int(started) - 1}|{rest}")
-    assert not has_ended("a name of another kind")
 
 
 # -- the budget

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from config.errors import MisconfiguredError
 from config.language_model_settings import LanguageModelSettings
 from config.settings import ChoiceSettings, Settings
 from graph.records import Adjacency, LinkType, Neighbour
@@ -166,6 +167,7 @@ def test_links_among_the_candidates_are_shown_by_number() -> None:
         (ModelUnavailableError("http://10.0.0.1 is down"), "did not answer in time"),
         (TokenBudgetError("spent", retry_after=9.0), "today's tokens"),
         (InvalidAnswerError("garbage"), "was not usable"),
+        (MisconfiguredError("http://10.0.0.1 refuses the API key"), "a setting of this deployment"),
     ],
 )
 def test_without_an_answer_the_ranking_stays_and_the_cause_is_noted(
