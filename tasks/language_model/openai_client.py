@@ -1,9 +1,8 @@
-"""Client of an OpenAI-compatible endpoint: chat completions over HTTP."""
+"""Client of an OpenAI-compatible endpoint: chat completions over the `openai` SDK."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 import threading
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import openai
 from pydantic import BaseModel, ConfigDict, SecretStr
 from typing_extensions import override
 
@@ -26,7 +26,7 @@ from tasks.language_model.dialogue import Dialogue, Exchange
 from tasks.language_model.endpoint.chat_completion import (
     NotACompletionError,
     Reply,
-    read_error,
+    error_message,
     read_reply,
 )
 from tasks.language_model.endpoint.event_loop import EventLoopThread
@@ -39,8 +39,8 @@ from tasks.language_model.endpoint.refusals import (
 from tasks.language_model.endpoint.state import EndpointState, state_of
 from tasks.language_model.endpoint.transport import (
     BodyTooLargeError,
-    EndpointConnections,
-    TransferError,
+    CompressedBodyError,
+    make_http_client,
 )
 from tasks.language_model.protocol import (
     AnswerT,
@@ -58,11 +58,11 @@ _CLOSE_SECONDS = 5.0
 
 @dataclass(slots=True)
 class _Connection:
-    """The connections of one process, and the thread that runs its calls and nothing else."""
+    """The SDK's client in one process, and the thread that runs its calls and nothing else."""
 
     pid: int
     thread: EventLoopThread
-    http: EndpointConnections
+    client: openai.AsyncOpenAI
     slots: asyncio.Semaphore
 
     async def close(self) -> None:
@@ -71,7 +71,7 @@ class _Connection:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await self.http.close()
+        await self.client.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +205,20 @@ class OpenAILanguageModel(LanguageModel):
                 raise ModelUnavailableError("the client is closed")
             found = self._connection
             if found is None or found.pid != os.getpid():
-                count = self._settings.concurrency
-                http = EndpointConnections(self._settings.base_url, self._key, count)
+                settings = self._settings
+                client = openai.AsyncOpenAI(
+                    api_key="added by the transport",
+                    base_url=settings.base_url,
+                    max_retries=0,
+                    timeout=None,
+                    http_client=make_http_client(
+                        settings.base_url, self._key, settings.concurrency
+                    ),
+                )
+                _ = client.chat.completions  # imports its module, outside of any deadline
+                slots = asyncio.Semaphore(settings.concurrency)
                 found = self._connection = _Connection(
-                    os.getpid(), EventLoopThread(), http, asyncio.Semaphore(count)
+                    os.getpid(), EventLoopThread(), client, slots
                 )
             return found
 
@@ -232,7 +242,7 @@ class OpenAILanguageModel(LanguageModel):
                 if state.seconds_to_wait() or seconds <= 0:
                     continue
                 state.admit(seconds, starts=True)
-                return await self._call(connection.http, fields, seconds, exchange)
+                return await self._call(connection.client, fields, seconds, exchange)
             except RateLimitError as rate:
                 pauses += 1
                 state.pause(rate.retry_after)
@@ -255,32 +265,35 @@ class OpenAILanguageModel(LanguageModel):
 
     async def _call(
         self,
-        http: EndpointConnections,
+        client: openai.AsyncOpenAI,
         fields: Mapping[str, Any],
         seconds: float,
         exchange: Exchange,
     ) -> Reply:
         """Send one HTTP request; updates the state of the endpoint and the usage."""
         state, prompt = self._state, " ".join(one["content"] for one in fields["messages"])
-        body = {"model": self._settings.model, **fields, **self._settings.extra_body}
         exchange.calls += 1
         try:
             async with asyncio.timeout(seconds):
-                answer = await http.post(json.dumps(body).encode())
-            if answer.status >= 300:
-                message = quote_message(read_error(answer.body), self._key)
-                raise translate_status(answer.status, answer.headers, message, self._where, state)
-            reply = read_reply(answer.body, prompt)
+                response = await client.chat.completions.with_raw_response.create(
+                    model=self._settings.model, extra_body=self._settings.extra_body, **fields
+                )
+            reply = read_reply(response.content, prompt)
         except TimeoutError:
             exchange.usage += TokenUsage(count_tokens(prompt), 0, estimated=True)
             raise self._fail(f"no answer within {seconds:.1f} s", seconds) from None
+        except openai.APIStatusError as error:
+            said = f"{error.code or ''} {error_message(error.body) or error.message}"
+            message = quote_message(said, self._key)
+            status, headers = error.status_code, error.response.headers
+            raise translate_status(status, headers, message, self._where, state) from None
         except NotACompletionError as error:
             raise self._translate_body(error) from None
-        except TransferError as error:
-            raise self._fail(str(error)) from None
-        except BodyTooLargeError as error:
+        except openai.OpenAIError as error:
+            if not isinstance(error.__cause__, BodyTooLargeError):
+                raise self._fail(_name_failure(error)) from None
             usage = TokenUsage(count_tokens(prompt), _length_limit(fields), estimated=True)
-            reply = Reply("", str(error), "", usage)
+            reply = Reply("", str(error.__cause__), "", usage)
         state.succeed()
         state.note_name(reply.model or self._settings.model)
         exchange.usage += reply.usage
@@ -317,6 +330,14 @@ def _read_key(settings: LanguageModelSettings) -> SecretStr | None:
             "digits and signs"
         )
     return SecretStr(key)
+
+
+def _name_failure(error: openai.OpenAIError) -> str:
+    """Return the cause of a failure below HTTP; the SDK's own message does not name it."""
+    cause = error.__cause__
+    if isinstance(cause, CompressedBodyError):
+        return str(cause)
+    return f"{type(cause or error).__name__}: {cause or error}"
 
 
 def _length_limit(fields: Mapping[str, Any]) -> int:

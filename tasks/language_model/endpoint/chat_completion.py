@@ -54,7 +54,7 @@ def read_reply(body: bytes, prompt: str) -> Reply:
     error = completion.get("error")
     choices = completion.get("choices")
     if error and not choices:
-        raise NotACompletionError(_error_message(completion) or "an error")
+        raise NotACompletionError(error_message(completion) or "an error")
     choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
     message = _mapping(choice.get("message"))
     text = _text(message.get("content"))
@@ -67,19 +67,9 @@ def read_reply(body: bytes, prompt: str) -> Reply:
     )
 
 
-def read_error(body: bytes) -> str:
-    """Return the code and the message in the body of a refused request, or its text."""
-    text = body.decode("utf-8", "replace")
-    try:
-        content = _mapping(json.loads(text))
-    except (ValueError, RecursionError):
-        return text
-    code = _mapping(content.get("error")).get("code") or content.get("code") or ""
-    return f"{code} {_error_message(content) or text}"
-
-
-def _error_message(content: Mapping[str, Any]) -> str:
-    """Return the message of an error, as OpenAI and others write it; "" if there is none."""
+def error_message(body: object) -> str:
+    """Return the message of an error's body, as OpenAI and others write it; "" if there is none."""
+    content = _mapping(body)
     for found in (_mapping(content.get("error")).get("message"), content.get("message")):
         if isinstance(found, str):
             return found

@@ -1,94 +1,112 @@
-"""HTTP to a language model's endpoint: few headers, no proxies of the environment, small bodies."""
+"""HTTP to a language model's endpoint: few headers, no proxies from the environment, small bodies.
+
+The SDK adds headers that describe this machine, and fields of its own environment variables. Only
+the headers that the protocol needs are sent, and the API key is added here, so that no object of
+the SDK holds it: not its client, requests or exceptions.
+"""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 
 import httpx2
 from pydantic import SecretStr
+from typing_extensions import override
 
 MAX_BODY_BYTES = 4_000_000
 """Size of the largest answer that is read. An answer of 8,000 tokens has about 40,000 bytes."""
 
 _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 4.0  # less than the 5 after which common servers close an idle connection
+_SENT_HEADERS = frozenset({"host", "accept", "content-type", "content-length"})
 
 
-class TransferError(Exception):
-    """The endpoint cannot be reached, or the transfer failed."""
-
-
-class BodyTooLargeError(Exception):
+class BodyTooLargeError(httpx2.TransportError):
     """The body is larger than MAX_BODY_BYTES."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """An answer of the endpoint. headers: with names in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+class CompressedBodyError(httpx2.TransportError):
+    """The body is compressed, although that was refused: its real size is unknown."""
 
 
-class EndpointConnections:
-    """Connections to the endpoint at `base_url`; only connecting has a time limit.
+def make_http_client(url: str, key: SecretStr | None, connections: int) -> httpx2.AsyncClient:
+    """Return a client of the endpoint at `url`; only connecting has a time limit.
 
-    Redirects are not followed: they would carry the key and the prompt to another address.
+    It follows no redirects: they would carry the key and the prompt to another address.
     """
+    # To load the certificates of all authorities takes longer than to open everything else.
+    plain = url.lower().startswith("http:")
+    transport = httpx2.AsyncHTTPTransport(
+        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
+        trust_env=False,
+        limits=httpx2.Limits(
+            max_connections=connections,
+            max_keepalive_connections=connections,
+            keepalive_expiry=_KEEPALIVE_SECONDS,
+        ),
+    )
+    return httpx2.AsyncClient(
+        transport=_EndpointTransport(transport, key),
+        trust_env=False,
+        timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
+    )
 
-    def __init__(self, base_url: str, key: SecretStr | None, connections: int) -> None:
-        self._url = f"{base_url.rstrip('/')}/chat/completions"
+
+class _EndpointTransport(httpx2.AsyncBaseTransport):
+    """Adds the key, removes other headers, and bounds the body of the answer."""
+
+    def __init__(self, transport: httpx2.AsyncHTTPTransport, key: SecretStr | None) -> None:
+        self._transport = transport
         self._key = key
-        # Loading the certificates of all authorities takes longer than to open everything else.
-        plain = base_url.lower().startswith("http:")
-        self._client = httpx2.AsyncClient(
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
-            trust_env=False,
-            timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
-            limits=httpx2.Limits(
-                max_connections=connections,
-                max_keepalive_connections=connections,
-                keepalive_expiry=_KEEPALIVE_SECONDS,
-            ),
+
+    @override
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        headers = [
+            (name, value) for name, value in request.headers.items() if name in _SENT_HEADERS
+        ]
+        headers += [("user-agent", "skillbus"), ("accept-encoding", "identity")]
+        if self._key is not None:
+            headers.append(("authorization", f"Bearer {self._key.get_secret_value()}"))
+        sent = httpx2.Request(
+            request.method,
+            request.url,
+            headers=headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+        response = await self._transport.handle_async_request(sent)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise CompressedBodyError("the answer is compressed")
+        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - this transport gives no other
+        return httpx2.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=_BoundedStream(response.stream),
+            extensions=response.extensions,
         )
 
-    async def post(self, body: bytes) -> HttpAnswer:
-        """Send JSON to `/chat/completions`. Raises TransferError and BodyTooLargeError."""
-        headers = {
-            "accept": "application/json",
-            "accept-encoding": "identity",
-            "content-type": "application/json",
-            "user-agent": "skillbus",
-        }
-        if self._key is not None:
-            headers["authorization"] = f"Bearer {self._key.get_secret_value()}"
-        try:
-            # Made here, since the client would add headers and cookies.
-            request = httpx2.Request("POST", self._url, headers=headers, content=body)
-            response = await self._client.send(request, stream=True)
-            try:
-                content = await _read_body(response)
-            finally:
-                await response.aclose()
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise TransferError(f"{type(error).__name__}: {error}") from None
-        return HttpAnswer(response.status_code, dict(response.headers), content)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
+    @override
+    async def aclose(self) -> None:
+        await self._transport.aclose()
 
 
-async def _read_body(response: httpx2.Response) -> bytes:
-    if response.headers.get("content-encoding", "identity") != "identity":
-        # It was not asked for, and its real size is unknown.
-        raise TransferError("the answer is compressed")
-    content = bytearray()
-    async for chunk in response.aiter_raw():
-        content += chunk
-        if len(content) > MAX_BODY_BYTES:
-            raise BodyTooLargeError(f"the answer has more than {MAX_BODY_BYTES} bytes")
-    return bytes(content)
+class _BoundedStream(httpx2.AsyncByteStream):
+    """A body that ends with an error once it is too large."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    @override
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                raise BodyTooLargeError(f"the answer has more than {MAX_BODY_BYTES} bytes")
+            yield chunk
+
+    @override
+    async def aclose(self) -> None:
+        await self._stream.aclose()

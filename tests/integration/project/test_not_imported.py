@@ -78,5 +78,6 @@ def test_client_prompts_and_tracing_are_not_imported(tmp_path: Path) -> None:
     # The client of Redis imports it, too.
     assert not [name for name in serve if name.startswith(TRACING)]
     assert "tasks.query.pipeline" in everything
+    assert "openai" not in everything
     assert not everything.intersection(CLIENT + PROMPTS)
     assert all(importlib.util.find_spec(name) for name in CLIENT + PROMPTS)
