@@ -12,7 +12,6 @@ from skills.record import RevisionKey
 from skills.token_count import count_tokens
 from tasks.query.bundle_parts import find_folders, round_probability
 from tasks.query.context import QueryContext
-from tasks.query.ranking import RankedSkill
 from tasks.query.read_chosen import ChosenRevisions
 
 _MAX_DESCRIBED = 5
@@ -81,18 +80,18 @@ def _read_candidates(
 ) -> Iterator[LeftOutSkill]:
     """Yield the first candidates that are not sent, with the descriptions of the revisions that
     were ranked: the policy has checked these, not those that were published since."""
-    hits = _list_unsent(context, chosen, bundle)
-    if not hits:
+    unsent = _list_unsent(context, chosen, bundle)
+    if not unsent:
         return
     try:
-        entries = context.services.graph.get_entries([hit.key.skill_id for hit in hits])
+        entries = context.services.graph.get_entries([key.skill_id for key in unsent])
     except TransientError as error:
         context.degradations.add("no descriptions of further candidates", error)
         return
     found = {RevisionKey(entry.skill_id, entry.seq): entry for entry in entries}
     unfit = {one.skill_id: one.reason for one in bundle.left_out if one.cause == "budget"}
-    for hit in hits:
-        entry = found.get(hit.key)
+    for key, probability in unsent.items():
+        entry = found.get(key)
         if entry is None or not entry.description:
             continue
         yield LeftOutSkill(
@@ -100,7 +99,7 @@ def _read_candidates(
             name=entry.name,
             reason=unfit.get(entry.skill_id, "unlikely to be right for the task"),
             description=" ".join(entry.description.split()),
-            probability=round_probability(hit.probability),
+            probability=round_probability(probability),
             tokens=entry.tokens,
             cause="budget" if entry.skill_id in unfit else "improbable",
         )
@@ -108,19 +107,21 @@ def _read_candidates(
 
 def _list_unsent(
     context: QueryContext, chosen: ChosenRevisions, bundle: Bundle
-) -> list[RankedSkill]:
-    """Return the hits that did not fit, then the first `top` that are too improbable to be sent;
-    none if a language model selected the skills, since it rejected the others."""
-    if chosen.ranking.selection is not None:
-        return []
+) -> dict[RevisionKey, float | None]:
+    """Return the probabilities of the chosen skills that did not fit, then of skills among the
+    first `top` that are too improbable to be chosen; none if a language model selected the skills,
+    since it rejected the others."""
+    choice, ranking = chosen.choice, chosen.ranking
+    if ranking.selection is not None:
+        return {}
     unfit = {one.skill_id for one in bundle.left_out if one.cause == "budget"}
-    known = chosen.choice.chosen_ids() | {one.skill_id for one in chosen.choice.left_out}
-    hits = chosen.ranking.hits[: 2 * context.top]
-    improbable = [
-        hit
-        for hit in hits[: context.top]
-        if hit.key.skill_id not in known
-        and hit.probability is not None
-        and hit.probability >= _LEAST_PROBABILITY
-    ]
-    return [*(hit for hit in hits if hit.key.skill_id in unfit), *improbable]
+    unsent = {
+        chosen.revisions[one.skill_id].key: one.probability
+        for one in choice.chosen
+        if one.skill_id in unfit
+    }
+    known = choice.chosen_ids() | {one.skill_id for one in choice.left_out}
+    for hit in ranking.hits[: context.top]:
+        if hit.key.skill_id not in known and (hit.probability or 0.0) >= _LEAST_PROBABILITY:
+            unsent[hit.key] = hit.probability
+    return unsent

@@ -420,7 +420,8 @@ def test_a_skill_that_does_not_fit_does_not_count_for_the_probability() -> None:
         for one, probability in zip(skills, (0.2, 0.6), strict=True)
     )
     ranking = Ranking(understand("bake"), None, hits, probability=0.9)
-    chosen = ChosenRevisions(ranking, SkillChoice([one.chosen for one in skills]))
+    revisions = {one.revision.key.skill_id: one.revision for one in skills}
+    chosen = ChosenRevisions(ranking, SkillChoice([one.chosen for one in skills]), revisions)
     whole = assemble(make_context(_NoLinks(), budget=100_000), chosen, skills)
     assert [skill.skill_id for skill in whole.skills] == ["home:s0", "home:s1"]
     assert whole.probability == 0.9
@@ -480,6 +481,24 @@ def test_a_candidate_that_changed_since_it_was_ranked_is_not_described() -> None
     context = make_context(_Catalog(changed), budget=100_000)
     bundle = assemble(context, rank_candidates([0.04, 0.03]), select_all([BREAD]))
     assert [one.skill_id for one in bundle.left_out] == ["away:c2"]
+
+
+def test_a_dependency_that_does_not_fit_is_described() -> None:
+    skills = select_all([BREAD, LONG])
+    needed = replace(skills[1].chosen, needed_by="home:s0", probability=0.9)
+    revisions = {one.revision.key.skill_id: one.revision for one in skills}
+    choice = SkillChoice([skills[0].chosen, needed])
+    entry = replace(CANDIDATES[0], skill_id="home:s1", seq=revisions["home:s1"].key.seq)
+    alone = fill_bundle(empty(100_000), skills[:1], [], [])
+    bundle = assemble(
+        make_context(_Catalog([entry]), budget=alone.tokens + 110),
+        ChosenRevisions(Ranking(understand("bake"), None, ()), choice, revisions),
+        [skills[0], replace(skills[1], chosen=needed)],
+    )
+    check(bundle)
+    [left] = bundle.left_out
+    assert (left.skill_id, left.cause, left.probability) == ("home:s1", "budget", 0.9)
+    assert left.description.startswith("Knits 1 jumpers.")
 
 
 def test_copies_of_a_candidate_are_described_once() -> None:
