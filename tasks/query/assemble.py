@@ -13,6 +13,7 @@ from skills.bundle.markdown import summarise_withheld
 from skills.bundle.model import Bundle, LeftOutSkill
 from skills.events import QueryFilters
 from skills.licences import licence_names
+from skills.record import get_source_id
 from tasks.query.bundle_parts import (
     collect_withheld,
     estimate_bundle,
@@ -59,7 +60,7 @@ def assemble(
 def _find_folders(context: QueryContext, selected: Sequence[SkillPassages]) -> dict[str, str]:
     """Return the folders of the sources of these skills, without those of uploads, which agents
     cannot read; none while the catalog is away."""
-    names = {one.chosen.skill_id.partition(":")[0] for one in selected}
+    names = {get_source_id(one.chosen.skill_id) for one in selected}
     return {
         source.source_id: get_source_folder(source)
         for source in context.policy_filter.sources

@@ -17,7 +17,7 @@ from graph.records import SkillState
 from graph.skill_names import normalise_name
 from search.protocol import Filters, LexicalSearch, StoredRevision
 from search.text.tokens import tokenize
-from skills.record import RevisionKey
+from skills.record import RevisionKey, get_source_id
 from tasks.refine.linking.lines import Exchanged, SkillText
 from tasks.services import Services
 
@@ -67,7 +67,7 @@ def _find_named(services: Services, skill: SkillText) -> list[str]:
     """Return skills of the same source whose names are in the text, in the order of their names
     there."""
     names = list(dict.fromkeys(_possible_names(skill)))[:_MAX_NAMES]
-    source_id = skill.skill_id.partition(":")[0]
+    source_id = get_source_id(skill.skill_id)
     by_name = services.graph.find_by_name(source_id, names)
     # A name of several skills does not say which of them is meant.
     return [by_name[name][0] for name in names if len(by_name.get(name, ())) == 1]
