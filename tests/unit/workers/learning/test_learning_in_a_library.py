@@ -38,7 +38,7 @@ from workers.training.encoder.mine_pairs import build_encoder_training_set
 from workers.training.query_origins import LABELLED
 from workers.training.ranker_training import rank_prompt
 from workers.training.reranker.training_lists import (
-    TrainingOptions,
+    RerankerOptions,
     TrainingSet,
     build_training_set,
 )
@@ -79,7 +79,7 @@ def recalled(services: Services, task: str) -> bool:
 
 
 def reranker_set(services: Services, *rows: dict[str, Any]) -> TrainingSet:
-    options = TrainingOptions("base", ("en",), queries=2, prompts="")
+    options = RerankerOptions("base", ("en",), queries=2, prompts="")
     return build_training_set(services, options, rows, lambda done, total: None)
 
 
@@ -134,7 +134,7 @@ def test_other_right_skills_are_needed_too(services: Services) -> None:
     task = row(PROMPT, KILN) | {"also": [MAP, "crafts:not-there"]}
     needed, lists = [], []
     for fold in range(5):
-        options = TrainingOptions("base", ("en",), queries=2, fold=fold)
+        options = RerankerOptions("base", ("en",), queries=2, fold=fold)
         made = build_training_set(services, options, [task], lambda done, total: None)
         needed += [one.needed for one in made.held_out if one.origin == LABELLED]
         lists += [one for one in made.lists if one.query == PROMPT]
