@@ -156,4 +156,4 @@ def test_what_needs_other_packages_says_how_to_get_them() -> None:
     done = run(NEEDING_OTHER_PACKAGES)
     said = done.stdout.splitlines()
     assert len(said) == 6, done.stderr
-    assert all("`pip install skillbus`, or `make install` in a clone" in line for line in said)
+    assert all("in a clone of skillbus, `make install` or `pip install .`" in line for line in said)
