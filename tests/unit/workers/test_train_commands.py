@@ -112,6 +112,7 @@ def test_predictions_do_not_replace_weights_or_card(name: str, tmp_path: Path) -
         ("encoder --out {out} --fold 5", "folds are counted from 0"),
         ("encoder --out {out} --feedback none", "cannot be read"),
         ("encoder --out {out} --rank 0", "only an adapter"),
+        ("encoder --out {out} --rank 0 --layers 2", "--layers is for adapters"),
         ("encoder --out {out} --repository [", "not a regular expression"),
         ("encoder --out {skills}", "other files"),
         ("reranker --out {out} --fold 5", "folds are counted from 0"),

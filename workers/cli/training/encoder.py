@@ -11,7 +11,7 @@ import click
 
 from config.errors import UsageError
 from config.settings import Settings
-from workers.cli.common import print_result, read_settings
+from workers.cli.common import format_count, print_result, read_settings
 from workers.cli.parameter_types import NumberRange
 from workers.cli.training.model_training import (
     check_fold,
@@ -150,8 +150,8 @@ def _print(card: Mapping[str, Any], out: Path) -> None:
     click.echo(f"  candidates for negatives filtered by: {filtered}")
     for origin, figures in card["held_out"].items():
         click.echo(
-            f"held-out {origin}: {figures['queries']} queries, "
-            f"{figures['repositories']} repositories, {card['pool']} skills"
+            f"held-out {origin}: {format_count(figures['queries'], 'query')}, "
+            f"{format_count(figures['repositories'], 'repository')}, {card['pool']} skills"
         )
         print_comparison(figures, ("base", "trained"))
     if card["wins"]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.models.identity import SMALL_MODEL, trained_languages
-from workers.cli.common import print_result, print_to_stderr, read_settings
+from workers.cli.common import format_count, print_result, print_to_stderr, read_settings
 from workers.cli.parameter_types import NumberRange
 from workers.cli.training.model_training import (
     check_fold,
@@ -113,7 +113,7 @@ def _print(card: Mapping[str, Any], out: Path) -> None:
     for name, count in card["notes"].items():
         click.echo(f"  {name}: {count}")
     for origin, figures in card["held_out"].items():
-        click.echo(f"held-out {origin}: {figures['queries']} queries")
+        click.echo(f"held-out {origin}: {format_count(figures['queries'], 'query')}")
         print_comparison(figures, _ORDERS)
     if card["wins"]:
         click.echo(f'better than the baseline: set reranker.model = "{out.absolute()}" to use it')

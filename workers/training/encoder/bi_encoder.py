@@ -42,8 +42,10 @@ class Batch:
 
 
 def check_base(options: EncoderOptions) -> None:
-    """Raise PermanentError if the base model cannot be loaded, UsageError if its weights cannot be
-    saved: for a packaged model with packed weights only an adapter can be trained."""
+    """Raise PermanentError if the base model cannot be loaded, UsageError for options that do
+    not fit: for a packaged model with packed weights only an adapter can be trained."""
+    if options.layers and not options.rank:
+        raise UsageError("--layers is for adapters, and --rank 0 trains all weights: drop one")
     check_installed("torch", "sentence_transformers", purpose="training an encoder")
     if not options.rank and base_model(options.base) in (DEFAULT_MODEL, PLAIN_MODEL):
         raise UsageError(f"of {options.base} only an adapter can be trained; give --rank")

@@ -28,6 +28,7 @@ from workers.training.trainer import ProgressCallback, TrainingOptions
 from workers.training.training_data import (
     REVISION_BATCH,
     assign_folds,
+    check_sizes,
     choose_labelled,
     count_copies,
     read_trainable,
@@ -37,7 +38,6 @@ RERANKED = 20
 """Number of candidates of the first stage that are reranked (SkillRouter §4.3)."""
 
 _CHARACTERS_PER_TOKEN = 12
-_MIN_LISTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def build_training_set(
 
     tasks: feedback, objects with `instruction`, `gt_skill_ids` and, optionally, `also` and
     `weight`; a task whose weight gives it no copy is left out. step: called with the queries done
-    and their total. Raises UsageError if the library is too small.
+    and their total. Raises UsageError if there are too few queries, or none is held out.
     """
     revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
@@ -133,14 +133,11 @@ def build_training_set(
         "tasks left out by their weight": without_copy,
     }
     training_set = TrainingSet(options, notes=notes)
-    if len(training) < _MIN_LISTS:
-        raise UsageError(
-            f"the library has {len(known)} skills in {', '.join(options.languages)}: "
-            "too few for training and held-out sets"
-        )
-    miner = NegativeMiner(training, vectors)
     prompts = read_prompts(services, known, options.prompts)
     queries = labelled + _make_own_queries(known, options) + _make_prompt_queries(prompts)
+    held_out = sum(folds[query.needed[0]] == options.fold for query in queries)
+    check_sizes(options, len(known), len(queries) - held_out, held_out)
+    miner = NegativeMiner(training, vectors)
     near_misses = _find_near_misses(services, prompts, training_set)
     for done, query in enumerate(queries):
         step(done, len(queries))
@@ -153,10 +150,8 @@ def build_training_set(
     training_set.notes["candidates judged as negatives"] = miner.counts["candidates"]
     for layer in FILTER_LAYERS:
         training_set.notes[f"candidates filtered by {layer}"] = miner.counts[layer]
-    if len(training_set.lists) < _MIN_LISTS:
-        raise UsageError(
-            f"only {len(training_set.lists)} training lists: give --feedback, or more --queries"
-        )
+    if not training_set.lists:
+        raise UsageError("no query has a skill to contrast with the needed one: add skills")
     _add_texts(services, training_set)
     return training_set
 

@@ -130,6 +130,22 @@ def test_copies_of_a_prompt_are_those_of_its_row(services: Services) -> None:
     assert MAP not in pairs
 
 
+@pytest.mark.parametrize("changed", [{"folds": 100, "fold": 99}, {"pairs": 0, "queries": 0}])
+def test_a_training_that_holds_nothing_out_is_refused(
+    services: Services, changed: dict[str, Any]
+) -> None:
+    options = {name: value for name, value in changed.items() if name != "queries"}
+    with pytest.raises(UsageError, match=r"0 in the held-out part .*--folds"):
+        build_encoder_training_set(
+            services, EncoderOptions("base", ("en",), **options), [], lambda done, total: None
+        )
+    options = {name: value for name, value in changed.items() if name != "pairs"}
+    with pytest.raises(UsageError, match=r"0 in the held-out part .*--folds"):
+        build_training_set(
+            services, RerankerOptions("base", ("en",), **options), [], lambda done, total: None
+        )
+
+
 def test_other_right_skills_are_needed_too(services: Services) -> None:
     task = row(PROMPT, KILN) | {"also": [MAP, "crafts:not-there"]}
     needed, lists = [], []
