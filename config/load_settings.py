@@ -144,5 +144,9 @@ def _format_errors(error: ValidationError, path: Path) -> str:
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"])
         reason = problem["msg"].removeprefix("Value error, ")
-        lines.append(f"setting {name}: {reason} (set in {path} or as {to_variable(name)})")
+        if problem["type"] == "extra_forbidden":
+            reason = "no setting of that name; `skillbus config show` lists them"
+        # A rule about several groups has no name of its own.
+        where = f"setting {name}: {reason} (set in {path} or as {to_variable(name)})"
+        lines.append(where if name else f"{reason} (set in {path} or the environment)")
     return "\n".join(lines)

@@ -86,10 +86,12 @@ def rename_keys(content: Mapping[str, Any]) -> dict[str, Any]:
     for group, values in groups.items():
         for key, value in values.items():
             setting = f"{group}.{key}"
-            new_group, _, new_key = get_current_name(setting).partition(".")
-            if f"{new_group}.{new_key}" in REMOVED:
+            current = get_current_name(setting)
+            if current in REMOVED:
                 continue
-            target = renamed.setdefault(new_group, {})
-            if new_key not in target or (new_group, new_key) == (group, key):
-                target[new_key] = value
+            if current == setting:
+                renamed[group][key] = value
+            else:
+                new_group, _, new_key = current.partition(".")
+                renamed.setdefault(new_group, {}).setdefault(new_key, value)
     return renamed | {name: value for name, value in content.items() if name not in groups}
