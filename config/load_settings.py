@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 
 from config.errors import UsageError
 from config.renamed_settings import (
-    drop_removed_keys,
-    find_removed_variable,
+    describe_old_name,
+    get_current_name,
     rename_keys,
-    rename_variable,
     rename_variables,
+    to_setting,
+    to_variable,
 )
 from config.settings import Settings
 
@@ -51,21 +52,14 @@ def load_settings(
     base = _resolve_home(Path(home or os.environ.get("SKILLBUS_HOME") or default))
     path = get_config_path(base)
     _reject_unknown_variables()
-    content, renamed, removed = _read_renamed(path)
+    content = _read_file(path)
     if "home" in content:
         raise UsageError(f"setting home: {path} cannot set it; use --home or SKILLBUS_HOME")
-    for old, new in removed:
-        warn(f"{path}: {old} is ignored; {new} replaces it")
-    for old, new in renamed:
-        warn(f"{path}: {old} is now {new}; the next version will not accept the old name")
-    for name in sorted(os.environ):
-        if find_removed_variable(name):
-            warn(f"{name} is ignored; {find_removed_variable(name)} replaces it")
-        elif rename_variable(name) != name:
-            warn(f"{name} is now {rename_variable(name)}; the next version will not accept {name}")
+    for text in _describe_old_names(content, path):
+        warn(text)
     try:
         # SKILLBUS_HOME is in the environment too: the `home` argument must override it.
-        return Settings(**content).model_copy(update={"home": base})
+        return Settings(**rename_keys(content)).model_copy(update={"home": base})
     except ValidationError as error:
         raise UsageError(_format_errors(error, path)) from None
     except SettingsError as error:
@@ -94,23 +88,24 @@ def read_settings_file(path: Path) -> dict[str, Any]:
 
     Raises UsageError for a file that cannot be read.
     """
-    return _read_renamed(path)[0]
+    return rename_keys(_read_file(path))
 
 
-def _read_renamed(
-    path: Path,
-) -> tuple[dict[str, Any], list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the content under current names, and the renamed and the removed names in it."""
-    content, removed = drop_removed_keys(_read_file(path))
-    content, renamed = rename_keys(content)
-    return content, renamed, removed
+def _describe_old_names(content: Mapping[str, Any], path: Path) -> Iterator[str]:
+    """Yield what replaces each old name in the settings file and the environment."""
+    for group, values in content.items():
+        for key in values if isinstance(values, dict) else ():
+            if text := describe_old_name(f"{group}.{key}"):
+                yield f"{path}: {text}"
+    ours = (name for name in sorted(os.environ) if name.upper().startswith("SKILLBUS_"))
+    yield from filter(None, (describe_old_name(to_setting(one), to_variable) for one in ours))
 
 
 def _reject_unknown_variables() -> None:
     """Raise UsageError for a variable `SKILLBUS_…` that names no setting, such as a misspelling."""
     known = {*Settings.model_fields, "config"}
     for name in os.environ:
-        first = rename_variable(name).removeprefix("SKILLBUS_").partition("__")[0].lower()
+        first = get_current_name(to_setting(name)).partition(".")[0]
         of_tests = name.startswith(("SKILLBUS_TEST_", "SKILLBUS_CRASH_"))
         if name.startswith("SKILLBUS_") and not of_tests and first not in known:
             raise UsageError(f"{name}: no setting of that name; `skillbus config show` lists them")
@@ -148,7 +143,10 @@ def _format_errors(error: ValidationError, path: Path) -> str:
     lines = []
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"])
-        variable = "SKILLBUS_" + name.upper().replace(".", "__")
         reason = problem["msg"].removeprefix("Value error, ")
-        lines.append(f"setting {name}: {reason} (set in {path} or as {variable})")
+        if problem["type"] == "extra_forbidden":
+            reason = "no setting of that name; `skillbus config show` lists them"
+        # A rule about several groups has no name of its own.
+        where = f"setting {name}: {reason} (set in {path} or as {to_variable(name)})"
+        lines.append(where if name else f"{reason} (set in {path} or the environment)")
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from graph.records import (
     SourceAccess,
 )
 from skills.access import Reader
-from skills.skill_policy import get_source_id
+from skills.record import get_source_id
 
 ALL_NEIGHBOURS = (1 << 31) - 1
 """Fan-out that cuts no row, since hidden neighbours must not displace visible neighbours."""

@@ -14,8 +14,7 @@ from search.protocol import (
     Vector,
 )
 from search.revision_history import KeptRevision, Pin, RevisionHistory
-from skills.record import RevisionKey
-from skills.skill_policy import get_source_id
+from skills.record import RevisionKey, get_source_id
 
 
 class VisibleIndex:

@@ -41,6 +41,11 @@ class RevisionKey(NamedTuple):
         return f"{self.skill_id}@{self.seq}"
 
 
+def get_source_id(skill_id: str) -> str:
+    """Return the id of a skill's source."""
+    return skill_id.partition(":")[0]
+
+
 class _Revised(Protocol):
     @property
     def key(self) -> RevisionKey: ...

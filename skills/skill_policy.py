@@ -12,7 +12,7 @@ from config.bundle_settings import PolicySettings
 from config.errors import UsageError
 from skills import licences
 from skills.judgement import Judgement, find_judgement, with_judgement
-from skills.record import SkillRecord
+from skills.record import SkillRecord, get_source_id
 from skills.review import (
     NO_REVIEWS,
     CountedFindings,
@@ -224,11 +224,6 @@ def is_reviewed_source(settings: PolicySettings, skill_id: str) -> bool:
         fnmatchcase(skill_id if ":" in pattern else get_source_id(skill_id), pattern)
         for pattern in settings.review
     )
-
-
-def get_source_id(skill_id: str) -> str:
-    """Return the id of a skill's source."""
-    return skill_id.partition(":")[0]
 
 
 def _not_allowed(licence: str) -> str:

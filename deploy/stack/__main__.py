@@ -109,7 +109,7 @@ def _stack(
 ) -> Stack:
     """Return the stack of a folder, with the servers that were started there before."""
     stack = Stack(folder, tethered=False, ports=ports, memory=memory)
-    stack.adopt(state.load(stack.folder))
+    stack.adopt()
     return stack
 
 

@@ -12,7 +12,6 @@ from typing import Self
 
 from deploy.stack import state
 from deploy.stack.ports import free_port
-from deploy.stack.processes import Process
 from deploy.stack.server import START_SECONDS, Memory, Place, Server
 from deploy.stack.servers import KINDS
 
@@ -69,14 +68,10 @@ class Stack:
             self.servers[name] = kind(place, self.memory, tethered=self.tethered)
         return self.servers[name]
 
-    def adopt(
-        self, records: Mapping[str, tuple[Mapping[str, int], Process | None, dict[str, Process]]]
-    ) -> None:
-        """Adopt servers that another process started.
-
-        records: server name -> ports, process and helpers.
-        """
-        for name, (ports, process, helpers) in records.items():
+    def adopt(self) -> None:
+        """Adopt the servers that another process started in this folder; raises StackError if their
+        record is invalid."""
+        for name, (ports, process, helpers) in state.load(self.folder).items():
             server = self.server(name, ports)
             server.process, server.helpers = process, helpers
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from skills.skill_policy import get_source_id
+from skills.record import get_source_id
 
 
 class Audiences:

@@ -21,7 +21,7 @@ from graph.records import (
 from graph.row_codec import pack_mentions, pack_vector, published_values
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
-from skills.record import RevisionKey
+from skills.record import RevisionKey, get_source_id
 
 Arguments = Sequence[object] | Mapping[str, object]
 """Values of the parameters of a statement."""
@@ -188,7 +188,7 @@ def restore_link(transaction: Transaction, key: LinkKey) -> bool:
         return False
     ends = _find_rows(transaction, key[:2])
     for skill_id, row in ends.items():
-        source_id = skill_id.partition(":")[0]
+        source_id = get_source_id(skill_id)
         transaction.queue_name_change(skill_id, source_id, {_name_key(transaction, row)})
     transaction.write_marks()
     _mark_rows(transaction, set(ends.values()))

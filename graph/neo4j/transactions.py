@@ -32,8 +32,7 @@ from graph.records import (
 from graph.row_codec import pack_mentions, pack_vector, published_values
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
-from skills.record import RevisionKey
-from skills.skill_policy import get_source_id
+from skills.record import RevisionKey, get_source_id
 
 RunNamed = Callable[..., Rows]
 """Runs a statement by name, with keyword parameters, in the transaction."""

@@ -16,8 +16,7 @@ def check_installed(*packages: str, purpose: str) -> None:
     if missing:
         raise PermanentError(
             f"{purpose} needs {' and '.join(missing)}, which the light installation leaves out; "
-            "install all that skillbus depends on: `pip install skillbus`, or `make install` "
-            "in a clone"
+            "install all dependencies: in a clone of skillbus, `make install` or `pip install .`"
         )
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from skills.outcomes.labels import SkillLabel
 from skills.outcomes.weights import TRUSTED_OWNERS
+from skills.record import get_source_id
 
 Floats = npt.NDArray[np.float64]
 
@@ -134,7 +135,7 @@ class OwnerRules:
 
     def is_about(self, label: SkillLabel) -> bool:
         """Return whether a label is of a skill of the sources that count."""
-        return self.sources is None or label.skill_id.partition(":")[0] in self.sources
+        return self.sources is None or get_source_id(label.skill_id) in self.sources
 
     def counts(self, label: SkillLabel) -> bool:
         """Return whether a label counts at all."""
@@ -142,7 +143,7 @@ class OwnerRules:
             return False
         if label.owner in self.trusted:
             return True
-        source = label.skill_id.partition(":")[0]
+        source = get_source_id(label.skill_id)
         return label.owner not in self.contributors.get(source, ())
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -187,35 +187,3 @@ def load_probability_model() -> ProbabilityModel:
     """Return the model that ships with skillbus; read once."""
     text = files("search.scoring").joinpath("probability_weights.json").read_text("utf-8")
     return ProbabilityModel(json.loads(text))
-
-
-@dataclass(frozen=True, slots=True)
-class ReliabilityBin:
-    """Predictions of about the same value: their mean, the share that came true, their number."""
-
-    predicted: float
-    observed: float
-    count: int
-
-
-def reliability_bins(
-    predicted: Sequence[float], came_true: Sequence[bool], bins: int = 10
-) -> list[ReliabilityBin]:
-    """Return bins of equal width between 0 and 1, for a reliability plot; empty ones are left
-    out."""
-    values = np.asarray(predicted, dtype=np.float64)
-    truth = np.asarray(came_true, dtype=np.float64)
-    place = np.minimum((values * bins).astype(np.int64), bins - 1)
-    return [
-        ReliabilityBin(float(values[mine].mean()), float(truth[mine].mean()), int(mine.sum()))
-        for mine in (place == number for number in range(bins))
-        if mine.any()
-    ]
-
-
-def calibration_error(bins: Sequence[ReliabilityBin]) -> float:
-    """Return the expected calibration error: mean |predicted - observed| over the predictions
-    (Naeini et al., AAAI 2015)."""
-    total = sum(one.count for one in bins)
-    gaps = (one.count * abs(one.predicted - one.observed) for one in bins)
-    return sum(gaps) / total if total else 0.0

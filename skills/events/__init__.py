@@ -69,7 +69,7 @@ from skills.events.requests import (
     SkillUpserted,
     SourceChanged,
     SourceRemoved,
-    get_source_id,
+    get_changed_source,
 )
 
 __all__ = [
@@ -127,7 +127,7 @@ __all__ = [
     "check_source_id",
     "describe_problems",
     "describe_validation_error",
-    "get_source_id",
+    "get_changed_source",
     "get_trace_context",
     "get_trace_id",
     "new_event",

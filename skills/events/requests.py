@@ -19,6 +19,7 @@ from skills.events.ids import (
     check_id_bytes,
 )
 from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
+from skills.record import get_source_id
 
 SOURCE_CHANGED = "skillbus.source.changed.v1"
 SOURCE_REMOVED = "skillbus.source.removed.v1"
@@ -282,12 +283,12 @@ Request = (
 )
 
 
-def get_source_id(data: object) -> str:
+def get_changed_source(data: object) -> str:
     """Return the source that an event changes, "" for data of other events."""
     if isinstance(data, SourceChanged | SourceRemoved):
         return data.source_id
     if isinstance(data, SkillUpserted | SkillRemoved):
-        return data.skill_id.partition(":")[0]
+        return get_source_id(data.skill_id)
     return ""
 
 

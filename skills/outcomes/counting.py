@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from skills.outcomes.task_report import TaskReport
 from skills.outcomes.weights import TRUSTED_OWNERS
+from skills.record import get_source_id
 
 _Weighed = tuple[float, str]
 """Negative weight of a report, and the id of its query: the greatest weight sorts first."""
@@ -69,7 +70,7 @@ class CountingRules:
         barred = {
             owner
             for skill_id in skill_ids
-            for owner in self.contributors.get(skill_id.partition(":")[0], ())
+            for owner in self.contributors.get(get_source_id(skill_id), ())
         } - self.trusted
         by_day: _Days = defaultdict(list)
         for report, weight in reports:

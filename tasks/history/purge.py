@@ -19,7 +19,7 @@ from graph.records import CatalogEntry, Source
 from search.protocol import SearchIndex
 from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
-from skills.record import RevisionKey
+from skills.record import RevisionKey, get_source_id
 from tasks.coordination.protocol import Coordinator
 from tasks.evaluations.protocol import EvaluationStore, forget_skill
 from tasks.journal.protocol import Journal
@@ -67,7 +67,7 @@ def purge_skill(stores: PurgeStores, skill_id: str) -> dict[str, Any]:
     be rewritten.
     """
     entry = next(iter(stores.graph.get_entries([skill_id])), None)
-    source = find_source(stores.graph.list_sources(), skill_id.partition(":")[0])
+    source = find_source(stores.graph.list_sources(), get_source_id(skill_id))
     if entry is None and not stores.history.list_revisions(skill_id):
         raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` lists them")
     if source is not None and entry is not None:

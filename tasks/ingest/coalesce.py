@@ -14,7 +14,7 @@ from skills.events import (
     EventData,
     SkillUpserted,
     SourceChanged,
-    get_source_id,
+    get_changed_source,
     get_trace_context,
 )
 from tasks.journal.protocol import Job, JobStore, trace_of
@@ -134,7 +134,7 @@ def coalesce_jobs(jobs: Sequence[Job]) -> tuple[list[EventBatch], list[tuple[str
                 continue
         batches.append(batch := EventBatch(content))
         batch.add(job, data)
-        if source_id := get_source_id(content):
+        if source_id := get_changed_source(content):
             latest[source_id] = batch
     return batches, invalid
 

@@ -26,7 +26,7 @@ from skills.events import (
     SkillRemoved,
     SourceChanged,
     SourceRemoved,
-    get_source_id,
+    get_changed_source,
 )
 from tasks.ingest.coalesce import MAX_EVENTS, EventBatch, collect_batches
 from tasks.ingest.diff import sync_source
@@ -150,7 +150,7 @@ class _FetchRun:
         removals: dict[str, list[str]] = {}
         for batch in batches:
             self._seen.update(batch.event_ids)
-            source_id = get_source_id(batch.content)
+            source_id = get_changed_source(batch.content)
             if needs_fetch(batch.content, lambda: sources):
                 self._waiting.append(batch)
                 self._removals[batch.event_ids[0]] = removals.get(source_id, [])

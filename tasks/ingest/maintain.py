@@ -15,7 +15,7 @@ from graph.entry_filter import EntryFilter
 from graph.records import CatalogEntry, RevisionScan, SkillState
 from skills.batches import batches
 from skills.events import get_trace_context
-from skills.record import ParsedSkill, RevisionKey
+from skills.record import ParsedSkill, RevisionKey, get_source_id
 from skills.review import collect_rule_ids
 from skills.scanner import SCANNER_VERSION, rescan
 from tasks.history.keep import keep_orphans
@@ -196,7 +196,7 @@ def compare_stores(services: Services) -> tuple[list[RevisionKey], list[str]]:
     missing = [
         key.skill_id
         for key in published
-        if key not in found or key.skill_id.partition(":")[0] not in sources
+        if key not in found or get_source_id(key.skill_id) not in sources
     ]
     return orphans, missing
 

@@ -17,9 +17,9 @@ from skills.events import (
     SkillUpserted,
     SourceChanged,
     SourceRemoved,
-    get_source_id,
+    get_changed_source,
 )
-from skills.record import RevisionKey
+from skills.record import RevisionKey, get_source_id
 from tasks.history.keep import withdraw
 from tasks.ingest.coalesce import EventBatch, collect_batches
 from tasks.ingest.diff import get_source_ids, sync_source
@@ -87,7 +87,7 @@ def _put_slow_last(services: Services, batches: Sequence[EventBatch]) -> list[Ev
 
 
 def _slow_name(batch: EventBatch) -> str:
-    return f"plan {get_source_id(batch.content)}"
+    return f"plan {get_changed_source(batch.content)}"
 
 
 def _process_in_order(
@@ -102,7 +102,7 @@ def _process_in_order(
     errors: dict[str, TransientError] = {}
     waiting: defaultdict[str, list[EventBatch]] = defaultdict(list)
     for batch in batches:
-        source_id = get_source_id(batch.content)
+        source_id = get_changed_source(batch.content)
         is_removal = isinstance(batch.content, SourceRemoved)
         if source_id in errors and not is_removal:
             waiting[source_id].append(batch)
@@ -188,7 +188,7 @@ def _apply_skill_upsert(
     services: Services, deadline: Deadline, content: SkillUpserted, since: float
 ) -> dict[str, object]:
     path = install_skill_files(services, content)
-    return _sync_upload(services, deadline, content.skill_id.partition(":")[0], [path], since)
+    return _sync_upload(services, deadline, get_source_id(content.skill_id), [path], since)
 
 
 def _sync_upload(

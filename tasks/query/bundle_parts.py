@@ -16,7 +16,8 @@ from skills.bundle.model import (
     Withheld,
     WithheldSkill,
 )
-from skills.skill_policy import PolicyViolation, get_source_id
+from skills.record import get_source_id
+from skills.skill_policy import PolicyViolation
 from tasks.query.choose import ChosenSkill, SkillChoice, is_evident
 from tasks.query.context import QueryContext
 from tasks.query.ranking import Ranking, WithheldHit, estimate_probabilities

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 from graph.links.link_rules import DECLARED_WEIGHT
 from graph.records import Adjacency, LinkType
 from search.protocol import FILTER_NAMES, Filters
-from skills.record import RevisionKey
-from skills.skill_policy import PolicyViolation, get_source_id
+from skills.record import RevisionKey, get_source_id
+from skills.skill_policy import PolicyViolation
 from tasks.query.context import QueryContext
 from tasks.query.ranking import RankedSkill, Ranking, Selection
 

@@ -15,10 +15,10 @@ from graph.records import SafetyRecord, Source
 from search.protocol import Filters, StoredRevision
 from skills import licences
 from skills.judgement import Judgement
-from skills.record import RevisionKey, SkillRecord
+from skills.record import RevisionKey, SkillRecord, get_source_id
 from skills.review import NO_REVIEWS, Reviews
 from skills.scanner import SCANNER_VERSION, rescan
-from skills.skill_policy import PolicyViolation, SkillPolicy, check_rule_ids, get_source_id
+from skills.skill_policy import PolicyViolation, SkillPolicy, check_rule_ids
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.ranking import RankedSkill, Ranking, WithheldHit
 

@@ -22,7 +22,7 @@ from search.scoring.score_candidates import (
     score_candidates,
 )
 from search.scoring.weights import ScoringWeights
-from skills.record import RevisionKey
+from skills.record import RevisionKey, get_source_id
 from skills.skill_policy import PolicyViolation
 from tasks.query.context import QueryContext
 from tasks.query.process_state.published_library import LibrarySnapshot
@@ -180,7 +180,7 @@ def _all_published_keys(snapshot: LibrarySnapshot, filters: Filters) -> list[Rev
     return [
         RevisionKey(skill_id, seq)
         for skill_id, seq in snapshot.pointers.items()
-        if not filters.source or skill_id.partition(":")[0] in filters.source
+        if not filters.source or get_source_id(skill_id) in filters.source
     ]
 
 

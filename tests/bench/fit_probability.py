@@ -45,9 +45,7 @@ from search.scoring.probability import (
     HEADS,
     WITHIN,
     ProbabilityModel,
-    calibration_error,
     feature_names,
-    reliability_bins,
 )
 from tests.bench.probability_cases import (
     ABSENT,
@@ -60,6 +58,7 @@ from tests.bench.probability_cases import (
     read_cases,
     read_repositories,
 )
+from workers.evaluation.metrics import calibration_error, reliability_bins
 
 Floats = npt.NDArray[np.float64]
 REMOVED_SHORT, ABSENT_SHORT, GENERAL_SHORT, WITHOUT_LONG = 0.03, 0.1, 0.1, 0.35

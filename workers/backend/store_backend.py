@@ -21,7 +21,7 @@ from skills.events import (
     Event,
     EventData,
     QueryAsked,
-    get_source_id,
+    get_changed_source,
     get_trace_context,
     new_event,
     replace_origin,
@@ -123,7 +123,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
         wanted = (seconds or self.settings.workers.query_seconds) if kind == "query" else None
         if kind == "event" and event.owner:
             # Recorded first, so that outcomes of contributors do not count for what they changed.
-            self.outcome_store().add_contributor(get_source_id(data), event.owner)
+            self.outcome_store().add_contributor(get_changed_source(data), event.owner)
         with _start_span(event):
             event = with_trace_context(event, tracing.current_context())
             is_new = self.journal.add_job(event, kind, wanted)

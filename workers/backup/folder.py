@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError, transient_disk_errors
+from search.models.identity import EncoderIdentity
 from workers.library.user_files import read_bytes, write_atomically
 
 FORMAT = 1
@@ -88,11 +90,21 @@ def private_files() -> Iterator[None]:
         os.umask(before)
 
 
-def write_manifest(folder: Path, **values: Any) -> Manifest:
-    """Complete a backup: write the manifest with its files. values: other
-    fields of the manifest."""
-    files = {name: _hash(folder / name) for name in _list_files(folder)}
-    manifest = Manifest(format=FORMAT, skillbus=version("skillbus"), files=files, **values)
+def write_manifest(
+    folder: Path, kind: Kind, identity: EncoderIdentity, skills: int, missing: int
+) -> Manifest:
+    """Complete a backup: write the manifest with its files."""
+    manifest = Manifest(
+        format=FORMAT,
+        kind=kind,
+        skillbus=version("skillbus"),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model=identity.model,
+        dimension=identity.dimension,
+        skills=skills,
+        missing=missing,
+        files={name: _hash(folder / name) for name in _list_files(folder)},
+    )
     write_atomically(folder / _MANIFEST, manifest.model_dump_json(indent=2).encode(), 0o600)
     return manifest
 

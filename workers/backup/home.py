@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 from config.errors import UsageError
@@ -51,15 +50,7 @@ def back_up_home(settings: Settings, folder: Path, progress: ReportProgress) -> 
             pointers = catalog.get_changes_since(0).pointers
         missing = copy_revisions(index, identity, pointers, folder / INDEX, progress)
     copy_uploads(uploads_folder(settings), folder / UPLOADS)
-    return write_manifest(
-        folder,
-        kind="home",
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        model=identity.model,
-        dimension=identity.dimension,
-        skills=sum(seq > 0 for seq in pointers.values()),
-        missing=missing,
-    )
+    return write_manifest(folder, "home", identity, sum(map(bool, pointers.values())), missing)
 
 
 def restore_home(settings: Settings, folder: Path) -> Manifest:

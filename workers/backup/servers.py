@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 
 from config.errors import UsageError
@@ -98,15 +97,7 @@ def back_up_servers(settings: Settings, folder: Path, progress: ReportProgress) 
         pointers = _read_pointers(folder)
         missing = copy_revisions(stores.index, stores.identity, pointers, folder / INDEX, report)
         copy_uploads(uploads_folder(settings), folder / UPLOADS)
-        return write_manifest(
-            folder,
-            kind="servers",
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            model=stores.identity.model,
-            dimension=stores.identity.dimension,
-            skills=len(pointers),
-            missing=missing,
-        )
+        return write_manifest(folder, "servers", stores.identity, len(pointers), missing)
 
 
 def restore_servers(settings: Settings, folder: Path, progress: ReportProgress) -> Manifest:

@@ -1,4 +1,4 @@
-"""Metrics of ranking, passage selection and roles, as pure functions.
+"""Metrics of ranking, passage selection, roles and probabilities, as pure functions.
 
 Ranking: SkillRouter, appendix A. Passages: SkillPager §4.2, with labelled lines instead of a judge.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from skills.record import Role
 
@@ -113,21 +116,61 @@ def role_metrics(
 
     gold, given: (first line, last line, role) by skill id.
     """
-    roles = tuple(role.value for role in Role)
-    confusion: Counter[tuple[str, str]] = Counter()
+    roles = [role.value for role in Role]
+    # The last row and column are for lines without a role.
+    confusion = np.zeros((len(roles) + 1, len(roles) + 1))
     for skill_id, ranges in gold.items():
         guesses = {n: role for a, b, role in given.get(skill_id, ()) for n in range(a, b + 1)}
         for first, last, role in ranges:
             if role in roles:
                 for line in range(first, last + 1):
-                    confusion[role, guesses.get(line, "none")] += 1
-    total = sum(confusion.values())
-    if not total:
+                    guess = guesses.get(line)
+                    column = roles.index(guess) if guess in roles else len(roles)
+                    confusion[roles.index(role), column] += 1
+    if not confusion.any():
         return {}
-    f1 = 0.0
-    for role in roles:
-        found = sum(count for (_, guess), count in confusion.items() if guess == role)
-        gold_count = sum(count for (truth, _), count in confusion.items() if truth == role)
-        f1 += 2 * confusion[role, role] / (found + gold_count) if found + gold_count else 0.0
-    right = sum(confusion[role, role] for role in roles)
-    return {"accuracy": right / total, "macro_f1": f1 / len(roles), "lines": float(total)}
+    accuracy, macro_f1 = accuracy_and_macro_f1(confusion)
+    return {"accuracy": accuracy, "macro_f1": macro_f1, "lines": float(confusion.sum())}
+
+
+def accuracy_and_macro_f1(confusion: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return accuracy over lines and macro-F1 over the six roles.
+
+    confusion: lines by labelled and predicted role; rows and columns after the six are no roles.
+    """
+    right = np.diagonal(confusion)
+    sums = confusion.sum(axis=0) + confusion.sum(axis=1)
+    f1 = 2 * right / np.maximum(sums, 1e-9)
+    return float(right.sum() / max(1.0, confusion.sum())), float(f1.sum() / len(Role))
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Predictions of about the same value: their mean, the share that came true, their number."""
+
+    predicted: float
+    observed: float
+    count: int
+
+
+def reliability_bins(
+    predicted: Sequence[float], came_true: Sequence[bool], bins: int = 10
+) -> list[ReliabilityBin]:
+    """Return bins of equal width between 0 and 1, for a reliability plot; empty ones are left
+    out."""
+    values = np.asarray(predicted, dtype=np.float64)
+    truth = np.asarray(came_true, dtype=np.float64)
+    place = np.minimum((values * bins).astype(np.int64), bins - 1)
+    return [
+        ReliabilityBin(float(values[mine].mean()), float(truth[mine].mean()), int(mine.sum()))
+        for mine in (place == number for number in range(bins))
+        if mine.any()
+    ]
+
+
+def calibration_error(bins: Sequence[ReliabilityBin]) -> float:
+    """Return the expected calibration error: mean |predicted - observed| over the predictions
+    (Naeini et al., AAAI 2015)."""
+    total = sum(one.count for one in bins)
+    gaps = (one.count * abs(one.predicted - one.observed) for one in bins)
+    return sum(gaps) / total if total else 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -136,12 +137,9 @@ def evaluate_sessions(
     without: Collection[str] = (),
 ) -> Iterator[tuple[str, dict[str, Sent]]]:
     """Yield task id and what was sent for it, see `evaluate_task`."""
-    runner = SessionRunner(services, without)
-    try:
+    with closing(SessionRunner(services, without)) as runner:
         for task in tasks:
             yield task["task_id"], evaluate_task(runner, task, budget)
-    finally:
-        runner.close()
 
 
 def session_metrics(

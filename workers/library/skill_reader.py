@@ -21,10 +21,9 @@ from skills.access import UNRESTRICTED, Reader
 from skills.batches import batches
 from skills.bundle.escaping import escape_inline
 from skills.judgement import JUDGEMENT_RULE
-from skills.record import RevisionKey
+from skills.record import RevisionKey, get_source_id
 from skills.review import CountedFindings
 from skills.scanner import SCANNER_VERSION
-from skills.skill_policy import get_source_id
 from tasks.language_model.answer_store import AnswerStore
 from tasks.query.policy_filter import rescan_revision, settle_revision
 from tasks.query.process_state.review_cache import ReviewCache

@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from config.errors import SkillbusError
 from skills.access import Reader
-from skills.skill_policy import get_source_id
+from skills.record import get_source_id
 from skills.skill_uri import SKILL_FILE, SkillPlace, UriError, list_outer_ids, parse_skill_uri
 from workers.library.skill_reader import SkillReader
 from workers.mcp.query_runner import ThreadRunner

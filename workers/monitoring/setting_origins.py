@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from config.errors import UsageError
 from config.load_settings import get_config_path, load_settings, read_settings_file
-from config.renamed_settings import rename_variable
+from config.renamed_settings import get_current_name, to_setting, to_variable
 from config.secrets import strip_passwords
 from config.settings import Settings
 
@@ -42,23 +42,19 @@ def list_settings_in_force(settings: Settings) -> tuple[list[SettingInForce], st
         now = load_settings(settings.home, warn=lambda _: None)
     except UsageError as error:
         problem = str(error)
-    variables = {rename_variable(name).upper() for name in os.environ}
+    ours = (name for name in os.environ if name.startswith("SKILLBUS_"))
+    variables = {get_current_name(to_setting(name)) for name in ours}
     later = dict(_list_values(now))
     return [
         SettingInForce(
             name,
             hide_passwords(value),
             _find_origin(name, content, variables),
-            variable_of(name),
+            to_variable(name),
             value != later.get(name, value),
         )
         for name, value in _list_values(settings)
     ], problem
-
-
-def variable_of(name: str) -> str:
-    """Return the environment variable that sets a setting."""
-    return f"SKILLBUS_{name.upper().replace('.', '__')}"
 
 
 def _list_values(settings: Settings) -> Iterator[tuple[str, Any]]:
@@ -73,12 +69,7 @@ def _list_values(settings: Settings) -> Iterator[tuple[str, Any]]:
 
 def _find_origin(name: str, content: dict[str, Any], variables: set[str]) -> str:
     group, _, key = name.partition(".")
-    variable = variable_of(name)
-    if (
-        variable in variables
-        or variable_of(group) in variables
-        or any(one.startswith(f"{variable}__") for one in variables)
-    ):
+    if variables & {name, group} or any(one.startswith(f"{name}.") for one in variables):
         return "environment"
     in_file = content.get(group)
     if key:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from search.protocol import StoredRevision, Vector
 from search.text.tokens import tokenize
-from skills.record import ParsedSkill, RevisionKey
+from skills.record import ParsedSkill, RevisionKey, get_source_id
 
 SEMANTIC, LEXICAL, CATEGORY, RANDOM = 4, 3, 2, 1
 """Number of negatives per query from each source (SkillRouter §4.2)."""
@@ -179,7 +179,7 @@ class NegativeMiner:
 
 def _categories(skill_id: str, parsed: ParsedSkill) -> tuple[str, ...]:
     """Return the domain tags of a skill, or its source if it has none."""
-    return parsed.record.domain_tags or (f"source {skill_id.partition(':')[0]}",)
+    return parsed.record.domain_tags or (f"source {get_source_id(skill_id)}",)
 
 
 def _jaccard(left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> float:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from skills.batches import batches
 from skills.outcomes.labels import SkillLabel, settle_labels
 from skills.outcomes.model import AnsweredQuery, Outcome
+from skills.record import get_source_id
 from tasks.outcomes.protocol import OutcomeStore
 
 MAX_WEIGHT = 10.0
@@ -104,7 +105,7 @@ def _label(
     places = {one.skill_id: one.place for one in answer.skills if one.sent}
     by_owner: defaultdict[str, list[SkillLabel]] = defaultdict(list)
     for label in settle_labels(outcomes):
-        source_id = label.skill_id.partition(":")[0]
+        source_id = get_source_id(label.skill_id)
         if label.helped and label.owner not in barred.get(source_id, ()):
             by_owner[label.owner].append(label)
     for owner, helped in sorted(by_owner.items()):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -24,10 +25,9 @@ from search.models.identity import TRAINING_FILE, processor_has_bfloat16
 from search.models.installed import check_installed
 from workers.library.user_files import write_atomically
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 CHECKPOINT = "checkpoint.safetensors"
+TRAINING_SET_FILE = "training_set.json"
+"""The training set of an unfinished training, in the folder of its checkpoint."""
 
 _MAX_GRADIENT_NORM = 1.0
 _WEIGHT_DECAY = 0.01
@@ -38,14 +38,37 @@ ProgressCallback = Callable[[int, int], None]
 """Called with the number of items done and their total."""
 
 BatchT = TypeVar("BatchT")
+ItemT = TypeVar("ItemT")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """Options of a training; equal options on the same library give the same training set.
+
+    base: the model to start from. feedback: identity of the labelled prompts, "" for none. prompts:
+    the language model whose stored prompts are also queries, "" for none. folds: number of parts of
+    the library, of which part `fold` is held out. learning_rate: its peak. batch_size: items of a
+    step.
+    """
+
+    base: str
+    languages: tuple[str, ...]
+    feedback: str = ""
+    prompts: str = ""
+    folds: int = 5
+    fold: int = 0
+    seed: int = 0
+    epochs: int = 1
+    learning_rate: float = 2e-5
+    batch_size: int = 16
 
 
 class BuiltTrainingSet(Protocol):
     """Training set of a model, with the options that it was built with, and counts for its card."""
 
     @property
-    def options(self) -> DataclassInstance:
-        """Options of the set; equal options on the same library give the same set."""
+    def options(self) -> TrainingOptions:
+        """Options that the set was built with."""
         ...
 
     @property
@@ -216,6 +239,17 @@ def _writing(folder: Path) -> Iterator[None]:
         ) from error
 
 
+def order_batches(items: Sequence[ItemT], options: TrainingOptions) -> list[list[ItemT]]:
+    """Return the items of each step, in an order given by the seed."""
+    batches = []
+    for epoch in range(options.epochs):
+        order = list(items)
+        random.Random(f"{options.seed}:{epoch}").shuffle(order)
+        starts = range(0, len(order), options.batch_size)
+        batches += [order[start : start + options.batch_size] for start in starts]
+    return batches
+
+
 def learning_rate_factor(done: int, steps: int) -> float:
     """Return the factor of the learning rate: a linear warm-up, then a cosine decay to 0."""
     rise = max(1, round(_WARM_UP * steps))
@@ -224,13 +258,15 @@ def learning_rate_factor(done: int, steps: int) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * (done - rise) / max(1, steps - rise)))
 
 
-def save_training_set(path: Path, training_set: BuiltTrainingSet) -> None:
+def save_training_set(folder: Path, training_set: BuiltTrainingSet) -> None:
     """Save the training set of an unfinished training, from which it can be resumed."""
-    write_atomically(path, TypeAdapter(type(training_set)).dump_json(training_set))
+    content = TypeAdapter(type(training_set)).dump_json(training_set)
+    write_atomically(folder / TRAINING_SET_FILE, content)
 
 
-def load_training_set(path: Path, kind: type[SetT]) -> SetT:
+def load_training_set(folder: Path, kind: type[SetT]) -> SetT:
     """Return a saved training set; raises PermanentError if it cannot be read."""
+    path = folder / TRAINING_SET_FILE
     try:
         return TypeAdapter(kind).validate_json(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -240,12 +276,12 @@ def load_training_set(path: Path, kind: type[SetT]) -> SetT:
 
 def describe_training(training_set: BuiltTrainingSet) -> dict[str, Any]:
     """Return the part of a model card that all models have."""
-    choices = asdict(training_set.options)
+    options = training_set.options
     return {
         "skillbus": version("skillbus"),
-        "base": choices["base"],
-        "languages": list(choices["languages"]),
-        "choices": choices,
+        "base": options.base,
+        "languages": list(options.languages),
+        "choices": asdict(options),
         "notes": training_set.notes,
     }
 
@@ -256,8 +292,8 @@ def write_training_card(folder: Path, card: Mapping[str, Any]) -> None:
     write_atomically(folder / TRAINING_FILE, content.encode())
 
 
-def end_training(folder: Path, set_file: str) -> None:
+def end_training(folder: Path) -> None:
     """Delete the training set and the checkpoint: the training can no longer be resumed."""
     # The set first: with the set alone, an interruption here would start the training over.
-    for name in (set_file, CHECKPOINT):
+    for name in (TRAINING_SET_FILE, CHECKPOINT):
         (folder / name).unlink(missing_ok=True)

@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from config.errors import UsageError
 from search.models.model_families import with_mixtures
 from search.protocol import StoredRevision
 from skills.batches import batches
 from skills.record import RevisionKey
 from tasks.services import Services
 from workers.evaluation.predictions import right_skills
+from workers.training.trainer import TrainingOptions
 
 REVISION_BATCH = 500
+_MIN_TRAINED = 4
 
 
 class LabelledQuery(NamedTuple):
@@ -78,6 +81,20 @@ def count_copies(tasks: Sequence[Mapping[str, Any]], seed: int) -> list[int]:
         same_text[text] += 1
         copies.append(whole + drawn)
     return copies
+
+
+def check_sizes(options: TrainingOptions, skills: int, trained: int, held_out: int) -> None:
+    """Raise UsageError if too few queries can be trained on, or none is held out.
+
+    skills: number of skills in the languages of the model.
+    """
+    if trained < _MIN_TRAINED or not held_out:
+        raise UsageError(
+            f"the library has {skills} skills in {', '.join(options.languages)}, which give "
+            f"{trained} queries to train on (at least {_MIN_TRAINED} are needed) and {held_out} "
+            f"in the held-out part {options.fold} of {options.folds} (at least 1): give --feedback "
+            "or add skills, or choose fewer --folds or another --fold"
+        )
 
 
 def assign_folds(

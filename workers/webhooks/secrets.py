@@ -52,14 +52,10 @@ def check_secrets(settings: WebhookSettings) -> None:
 def read_secrets(settings: WebhookSettings, host: str) -> list[Secret]:
     """Return the secrets that may sign a host's delivery; without any, no delivery is accepted.
 
-    Raises MisconfiguredError, naming the setting, if a file is missing, unreadable or empty.
+    host: a value of `delivery.HOSTS`, which is also the name of its setting. Raises
+    MisconfiguredError, naming the setting, if a file is missing, unreadable or empty.
     """
-    files: dict[str, tuple[Path, ...]] = {
-        "github": settings.github,
-        "gitlab": settings.gitlab,
-        "gitea": settings.gitea,
-    }
-    secrets = _read(files[host], f"webhooks.{host}")
+    secrets = _read(getattr(settings, host), f"webhooks.{host}")
     for source_id, named in settings.sources.items():
         secrets += _read(named, f"webhooks.sources.{source_id}", source_id)
     return secrets

@@ -15,7 +15,7 @@ from skills.bundle.model import (
 )
 from skills.passages import OpenFences, get_line_ranges
 from skills.passages.headings import heading_paths_from_title
-from skills.record import ParsedSkill, SafetyFinding
+from skills.record import ParsedSkill, SafetyFinding, get_source_id
 from skills.token_count import count_tokens
 from tasks.query.bundle_parts import round_probability
 from tasks.query.select_passages import MAX_LEAD_IN_TOKENS, SkillPassages, find_short_lead_ins
@@ -153,7 +153,7 @@ def build_header(skill: SkillPassages) -> BundleSkill:
         skill_id=skill_id,
         name=record.name,
         description=_truncate(record.description),
-        source=skill_id.partition(":")[0],
+        source=get_source_id(skill_id),
         path=skill.path,
         revision=Revision(seq=revision.key.seq, content_hash=revision.content_hash),
         licence=record.licence,

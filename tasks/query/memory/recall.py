@@ -8,7 +8,7 @@ from dataclasses import replace
 from config.errors import TransientError
 from search.protocol import Filters
 from search.scoring.memory_evidence import SkillEvidence
-from skills.record import RevisionKey
+from skills.record import RevisionKey, get_source_id
 from tasks.query.context import QueryContext
 from tasks.query.ranking import Candidates, RankedSkill, Ranking, TaskQuery
 
@@ -52,7 +52,7 @@ def add_remembered(context: QueryContext, candidates: Candidates) -> Candidates:
         if evidence.effect > 0
         and skill_id not in known
         and skill_id in pointers
-        and (not filters.source or skill_id.partition(":")[0] in filters.source)
+        and (not filters.source or get_source_id(skill_id) in filters.source)
     ]
     return replace(candidates, keys=[*candidates.keys, *added]) if added else candidates
 

@@ -10,8 +10,7 @@ from config.learning_settings import SessionSettings
 from skills.access import Reader
 from skills.events import QueryAsked
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind
-from skills.record import RevisionKey
-from skills.skill_policy import get_source_id
+from skills.record import RevisionKey, get_source_id
 from tasks.query.degradation import Degradations
 from tasks.services import Services
 

@@ -17,7 +17,7 @@ from graph.records import SkillState
 from graph.skill_names import normalise_name
 from search.protocol import Filters, LexicalSearch, StoredRevision
 from search.text.tokens import tokenize
-from skills.record import RevisionKey
+from skills.record import RevisionKey, get_source_id
 from tasks.refine.linking.lines import Exchanged, SkillText
 from tasks.services import Services
 
@@ -71,7 +71,7 @@ def _find_named(services: Services, skill: SkillText) -> list[str]:
         names[name] = None
         if len(names) == _MAX_NAMES:
             break
-    source_id = skill.skill_id.partition(":")[0]
+    source_id = get_source_id(skill.skill_id)
     by_name = services.graph.find_by_name(source_id, list(names))
     # A name of several skills does not say which of them is meant.
     return [by_name[name][0] for name in names if len(by_name.get(name, ())) == 1]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from search.scoring.probability import reliability_bins
 from skills.events import QueryAsked, QueryFilters
 from tasks.policies import QUERY, Deadline
 from tasks.query.pipeline import answer_query
@@ -24,6 +23,7 @@ from tests.bench.quality.figures import (
 from tests.bench.quality.plots import draw_reliability
 from tests.bench.quality.run import Run
 from workers.evaluation.intervals import Floats
+from workers.evaluation.metrics import reliability_bins
 
 BINS = 10
 PROMPTS = 200

@@ -12,6 +12,7 @@ from config.errors import UsageError
 from skills.parsing.parse_skill import parse_skill
 from skills.roles.classifier import dump_weights
 from tests.support.samples.roles import write_labelled
+from workers.evaluation.metrics import accuracy_and_macro_f1
 from workers.library.user_files import write_atomically
 from workers.training.roles.labels import read_labels, read_skills
 from workers.training.roles.model_card import make_model_card
@@ -19,7 +20,6 @@ from workers.training.roles.role_training import (
     Example,
     Hyperparameters,
     TrainingResult,
-    accuracy_and_macro_f1,
     confusion_matrix,
     fit,
     make_example,

@@ -25,10 +25,9 @@ from workers.training.encoder.encoder_pairs import (
     TrainingPair,
 )
 from workers.training.encoder.encoder_training import (
-    base_settings,
     evaluate_encoder,
+    make_encoder_card,
     train_encoder,
-    write_encoder_card,
 )
 from workers.training.query_origins import LABELLED, OWN_TEXT
 from workers.training.trainer import CHECKPOINT
@@ -93,9 +92,8 @@ def test_what_it_learnt_is_in_the_folder(
     assert found["trained"]["hit@1"] > found["base"]["hit@1"]
     assert found["mrr_gain"][0] > 0
     assert report["wins"]
-    card = write_encoder_card(made, tmp_path, report)
+    card = make_encoder_card(made, report)
     assert card["pairs"] == {OWN_TEXT: 10}
-    assert not (tmp_path / CHECKPOINT).exists()
     trained = EncoderSettings(model=str(tmp_path))
     encoder = load_encoder(trained)
     assert encoder.languages == {"en"}
@@ -168,7 +166,7 @@ def test_a_model_that_learnt_nothing_does_not_win(base: str, tmp_path: Path) -> 
     train_encoder(made, tmp_path, 1, 100, quiet)
     report = evaluate_encoder(made, tmp_path, quiet)
     assert not report["wins"]
-    assert base_settings(made.options).query_prompt == "z "
+    assert made.options.get_base_settings().query_prompt == "z "
 
 
 class FlatEncoder:
@@ -223,7 +221,8 @@ def test_the_last_layers_alone_are_adapted() -> None:
 
 def test_the_base_is_loaded_before_pairs_are_mined(base: str, tmp_path: Path) -> None:
     folder = shutil.copytree(base, tmp_path / "model")
-    check_base(EncoderSettings(model=str(folder)), 2)
+    options = EncoderOptions(str(folder), ("en",))
+    check_base(options)
     (folder / "model.safetensors").unlink()
     with pytest.raises(PermanentError, match="cannot be loaded"):
-        check_base(EncoderSettings(model=str(folder)), 2)
+        check_base(options)

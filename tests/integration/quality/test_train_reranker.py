@@ -10,22 +10,20 @@ import pytest
 from safetensors.numpy import load_file
 
 from config.errors import PermanentError
-from config.settings import Settings
 from search.models.identity import SMALL_MODEL
 from search.models.reranker import CrossEncoderReranker
 from tests.support.samples.reranking import write_cross_encoder
-from workers.cli.training.reranker import _load_or_build, reranker
 from workers.training.query_origins import LABELLED, OWN_TEXT
-from workers.training.reranker.cross_encoder import CrossEncoderTrainer
+from workers.training.reranker.cross_encoder import CrossEncoderTrainer, check_base
 from workers.training.reranker.reranker_training import (
     evaluate_on_held_out,
+    make_reranker_card,
     train,
-    write_model_card,
 )
 from workers.training.reranker.training_lists import (
     HeldOutQuery,
+    RerankerOptions,
     TrainingList,
-    TrainingOptions,
     TrainingSet,
 )
 from workers.training.trainer import CHECKPOINT
@@ -57,7 +55,7 @@ def training_set(base: str, **training_options: object) -> TrainingSet:
     ]
     settings: dict[str, Any] = {"batch_size": 2, "max_length": 32, "learning_rate": 1e-2}
     settings |= training_options
-    return TrainingSet(TrainingOptions(base, ("en",), **settings), lists, held, texts)
+    return TrainingSet(RerankerOptions(base, ("en",), **settings), lists, held, texts)
 
 
 def quiet(done: int, total: int) -> None:
@@ -108,7 +106,7 @@ def test_a_power_cut_loses_only_what_came_after_the_checkpoint(base: str, tmp_pa
 
 
 def test_a_checkpoint_of_something_else_is_refused(base: str, tmp_path: Path) -> None:
-    trainer = CrossEncoderTrainer(TrainingOptions(base, ("en",)), steps=4, threads=1)
+    trainer = CrossEncoderTrainer(RerankerOptions(base, ("en",)), steps=4, threads=1)
     (tmp_path / CHECKPOINT).write_bytes(b"no tensors")
     with pytest.raises(PermanentError, match=r"not a checkpoint of this training.*--fresh"):
         trainer.load_checkpoint(tmp_path)
@@ -120,15 +118,12 @@ def test_a_base_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     labels = write_cross_encoder(tmp_path / "three", labels=3)
     for name in (str(tmp_path), labels):
         with pytest.raises(PermanentError, match="--base"):
-            CrossEncoderTrainer(TrainingOptions(name, ("en",)), steps=4, threads=1)
+            CrossEncoderTrainer(RerankerOptions(name, ("en",)), steps=4, threads=1)
 
 
-def test_the_base_is_loaded_before_the_queries_are_ranked(tmp_path: Path) -> None:
-    settings = Settings().model_copy(update={"home": tmp_path / "home"})
-    arguments = ["--out", str(tmp_path / "out"), "--base", str(tmp_path)]
-    options = reranker.make_context("reranker", arguments).params
+def test_the_base_is_checked_before_the_queries_are_ranked(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="--base"):
-        _load_or_build(settings, options)
+        check_base(RerankerOptions(str(tmp_path), ("en",)))
 
 
 def test_pairs_are_cut_at_the_limit_of_the_tokenizer(base: str, tmp_path: Path) -> None:
@@ -146,7 +141,7 @@ def test_pairs_are_cut_at_the_limit_of_the_tokenizer(base: str, tmp_path: Path) 
     config.num_labels = 1
     RobertaForSequenceClassification(config).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(base, model_max_length=32).save_pretrained(tmp_path)
-    trainer = CrossEncoderTrainer(TrainingOptions(str(tmp_path), ("en",)), steps=1, threads=1)
+    trainer = CrossEncoderTrainer(RerankerOptions(str(tmp_path), ("en",)), steps=1, threads=1)
     assert trainer.max_length == 32
     assert np.isfinite(trainer.step([("a " * 50, ["b " * 50, "c"])]))
 
@@ -169,9 +164,8 @@ def test_the_report_compares_on_what_was_held_out(base: str, tmp_path: Path) -> 
     assert own["queries"] == 1
     assert own["baseline"]["mrr"] == 1.0
     assert isinstance(report["wins"], bool)
-    card = write_model_card(made, tmp_path, report)
+    card = make_reranker_card(made, report)
     assert card["held_out"] == report["held_out"]
-    assert not (tmp_path / CHECKPOINT).exists()
     reranker = CrossEncoderReranker(str(tmp_path), max_length=512)
     assert reranker.languages == {"en"}
 

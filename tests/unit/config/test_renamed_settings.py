@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 
@@ -60,7 +59,7 @@ def test_old_names_in_the_file_set_the_current_settings(tmp_path: Path) -> None:
     assert warnings == [
         f"{path}: {old} is now {new}; the next version will not accept the old name"
         for old, new in (
-            ("[paging]", "[passages]"),
+            ("paging.miss", "passages.miss"),
             ("workers.page_threads", "workers.embed_threads"),
             ("watch.look_seconds", "watch.rescan_seconds"),
         )
@@ -70,14 +69,14 @@ def test_old_names_in_the_file_set_the_current_settings(tmp_path: Path) -> None:
 def test_removed_settings_are_ignored_with_a_line_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(tmp_path, "[choice]\nfloor = 2.0\nfloor_cosine = 0.6\ntop = 4\n")
+    path = write(tmp_path, "[choice]\nfloor = 2.0\ntop = 4\n[paging]\ngap = 5.7\n")
     monkeypatch.setenv("SKILLBUS_CHOICE__FLOOR_LONG", "5")
     settings, warnings = load(tmp_path)
     assert settings.choice.top == 4
     assert settings.choice.least_probability == Settings().choice.least_probability
     assert warnings == [
         f"{path}: choice.floor is ignored; choice.least_probability replaces it",
-        f"{path}: choice.floor_cosine is ignored; choice.least_probability replaces it",
+        f"{path}: paging.gap is ignored; passages.miss replaces it",
         "SKILLBUS_CHOICE__FLOOR_LONG is ignored; SKILLBUS_CHOICE__LEAST_PROBABILITY replaces it",
     ]
 
@@ -100,9 +99,9 @@ def test_old_variables_set_the_current_settings(
     assert (settings.passages.miss, settings.workers.embed_threads) == (0.1, 3)
     assert warnings == [
         "SKILLBUS_PAGING__MISS is now SKILLBUS_PASSAGES__MISS; "
-        "the next version will not accept SKILLBUS_PAGING__MISS",
+        "the next version will not accept the old name",
         "SKILLBUS_WORKERS__PAGE_THREADS is now SKILLBUS_WORKERS__EMBED_THREADS; "
-        "the next version will not accept SKILLBUS_WORKERS__PAGE_THREADS",
+        "the next version will not accept the old name",
     ]
 
 
@@ -131,22 +130,6 @@ def test_a_current_name_overrides_an_old_one(
     assert load(tmp_path)[0].passages.miss == 0.1
 
 
-def test_a_gap_becomes_the_share_that_sends_about_as_much(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path, "[passages]\ngap = 4.2\n")
-    settings, warnings = load(tmp_path)
-    assert settings.passages.miss == pytest.approx(0.2)
-    assert warnings == [
-        f"{path}: passages.gap is now passages.miss; the next version will not accept the old name"
-    ]
-    monkeypatch.setenv("SKILLBUS_PAGING__GAP", "5.7")
-    assert load(tmp_path)[0].passages.miss == pytest.approx(0.2 / math.e)
-    monkeypatch.setenv("SKILLBUS_PAGING__GAP", "wide")
-    with pytest.raises(UsageError, match=r"passages\.miss"):
-        load(tmp_path)
-
-
 def test_an_old_variable_overrides_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,13 +150,12 @@ def test_current_names_give_no_warning(tmp_path: Path, monkeypatch: pytest.Monke
         "paging = 3\n",
         "[paging]\nmiss = -1\n",
         "[paging]\ngaps = 1\n",
-        "[passages]\ngap = -1e9\n",
-        "[passages]\ngap = nan\n",
+        "passages = 3\n[paging]\nmiss = 0.3\n",
     ],
 )
 def test_a_wrong_value_under_an_old_name_is_an_error(tmp_path: Path, text: str) -> None:
     write(tmp_path, text)
-    with pytest.raises(UsageError, match=r"setting passages"):
+    with pytest.raises(UsageError, match=r"setting (passages|paging)"):
         load(tmp_path)
 
 
@@ -189,8 +171,8 @@ def test_the_command_line_warns_on_standard_error_and_shows_current_names(
     assert "paging" not in result.stdout
     assert "page_threads" not in result.stdout
     assert result.stderr.splitlines() == [
-        f"skillbus: {path}: [paging] is now [passages]; "
+        f"skillbus: {path}: paging.miss is now passages.miss; "
         "the next version will not accept the old name",
         "skillbus: SKILLBUS_WORKERS__PAGE_THREADS is now SKILLBUS_WORKERS__EMBED_THREADS; "
-        "the next version will not accept SKILLBUS_WORKERS__PAGE_THREADS",
+        "the next version will not accept the old name",
     ]

@@ -111,6 +111,18 @@ def test_a_wrong_setting_is_named_with_its_file_and_variable(
     assert "SKILLBUS_" + named.upper().replace(".", "__") in message
 
 
+def test_a_setting_that_does_not_exist_is_called_so(tmp_path: Path) -> None:
+    write(tmp_path, "[choice]\nbudgett = 3\n")
+    with pytest.raises(UsageError, match=r"setting choice\.budgett: no setting of that name"):
+        load_settings(tmp_path)
+
+
+def test_a_rule_about_several_groups_names_them(tmp_path: Path) -> None:
+    write(tmp_path, '[policy]\nreview = ["a"]\n[history]\nrevisions = 0\n')
+    with pytest.raises(UsageError, match=r"^policy\.review keeps .* or the environment\)$"):
+        load_settings(tmp_path)
+
+
 def test_a_wrong_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLBUS_CHOICE__TOP", "many")
     with pytest.raises(UsageError, match="SKILLBUS_CHOICE__TOP"):

@@ -164,7 +164,7 @@ def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     redis.process, rabbitmq.helpers = Process(11, 22), {"epmd": Process(33, 44)}
     state.save(tmp_path, stack.servers)
     again = Stack(tmp_path)
-    again.adopt(state.load(tmp_path))
+    again.adopt()
     assert again.server("redis").port == 23_456
     assert again.server("redis").process == Process(11, 22)
     assert again.server("rabbitmq").helpers == {"epmd": Process(33, 44)}
@@ -177,7 +177,7 @@ def test_a_second_node_joins_the_first_whichever_is_asked_for(tmp_path: Path) ->
     first = stack.servers["elasticsearch"]
     state.save(tmp_path, stack.servers)
     again = Stack(tmp_path)
-    again.adopt(state.load(tmp_path))
+    again.adopt()
     for one in (second, again.server("elasticsearch_2")):
         assert one.place.joined == first.place.ports
     assert not set(first.place.ports.values()) & set(second.place.ports.values())

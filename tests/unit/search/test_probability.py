@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from search.scoring.probability import (
     ProbabilityModel,
     RankedEvidence,
-    calibration_error,
     compute_features,
     feature_names,
     load_probability_model,
-    reliability_bins,
 )
 
 
@@ -96,11 +94,3 @@ def test_among_small_scores_no_gap_is_large() -> None:
 def test_weights_of_another_format_are_refused() -> None:
     with pytest.raises(ValueError, match="another format"):
         ProbabilityModel({"format": 2, "weights": {}})
-
-
-def test_bins_hold_the_share_that_came_true() -> None:
-    bins = reliability_bins([0.05, 0.08, 0.95, 1.0], [False, True, True, True])
-    assert [one.predicted for one in bins] == pytest.approx([0.065, 0.975])
-    assert [(one.observed, one.count) for one in bins] == [(0.5, 2), (1.0, 2)]
-    assert calibration_error(bins) == pytest.approx((0.435 + 0.025) / 2)
-    assert calibration_error([]) == 0.0

@@ -13,6 +13,7 @@ from config.errors import TransientError, UsageError
 from config.settings import Settings
 from graph.neo4j.catalog_backup import NODE_KEYS, Row, check_schema
 from graph.neo4j.migrations import migrations
+from search.models.identity import EncoderIdentity
 from workers.backup.folder import (
     create_folder,
     private_files,
@@ -61,8 +62,7 @@ def test_a_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def test_a_manifest_with_an_unknown_field_is_damaged(tmp_path: Path) -> None:
-    values = {"kind": "home", "created": "now", "model": "m", "dimension": 2, "skills": 0}
-    made = write(tmp_path, missing=0, **values)
+    made = write(tmp_path, "home", EncoderIdentity("m", 2), 0, 0)
     assert read_manifest(tmp_path, "home") == made
     text = (tmp_path / "manifest.json").read_text(encoding="utf-8")
     (tmp_path / "manifest.json").write_text(text.replace('"skills"', '"skill"'), encoding="utf-8")
@@ -85,7 +85,7 @@ def backup(tmp_path: Path) -> Path:
     for name in FILES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
-    write(folder, kind="home", created="now", model="m", dimension=2, skills=0, missing=0)
+    write(folder, "home", EncoderIdentity("m", 2), 0, 0)
     return folder
 
 

@@ -20,7 +20,7 @@ from workers.training.encoder.encoder_training import make_batch
 from workers.training.encoder.mine_pairs import make_own_pairs, name_repositories
 from workers.training.encoder.trigger_phrases import find_trigger_phrases
 from workers.training.query_origins import LABELLED, OWN_TEXT, SECTIONS, TRIGGERS
-from workers.training.trainer import load_training_set, save_training_set
+from workers.training.trainer import TRAINING_SET_FILE, load_training_set, save_training_set
 
 BODY = """# Kiln
 
@@ -136,17 +136,15 @@ def training_set() -> EncoderTrainingSet:
 
 
 def test_a_training_set_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.json"
-    save_training_set(path, training_set())
-    assert load_training_set(path, EncoderTrainingSet) == training_set()
+    save_training_set(tmp_path, training_set())
+    assert load_training_set(tmp_path, EncoderTrainingSet) == training_set()
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"options": {"languages": []}}'])
 def test_a_damaged_training_set_is_refused(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "pairs.json"
-    path.write_text(content, encoding="utf-8")
+    (tmp_path / TRAINING_SET_FILE).write_text(content, encoding="utf-8")
     with pytest.raises(PermanentError, match="start over with --fresh"):
-        load_training_set(path, EncoderTrainingSet)
+        load_training_set(tmp_path, EncoderTrainingSet)
 
 
 def test_a_batch_masks_what_may_serve_as_well() -> None:

@@ -1,4 +1,4 @@
-"""Metrics of bundles, bootstrap intervals and the table of an ablation."""
+"""Metrics of bundles and probabilities, bootstrap intervals and the table of an ablation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,13 @@ from workers.evaluation.intervals import (
     bootstrap_groups,
     bootstrap_interval,
 )
-from workers.evaluation.metrics import credit_also, routing_metrics, routing_metrics_by_task
+from workers.evaluation.metrics import (
+    calibration_error,
+    credit_also,
+    reliability_bins,
+    routing_metrics,
+    routing_metrics_by_task,
+)
 from workers.evaluation.predictions import percentile, read_jsonl
 
 NEEDED = {"one": ["s:a"], "two": ["s:b", "s:c"], "none": [], "nothing": []}
@@ -310,3 +316,11 @@ def test_only_line_feeds_end_a_line_of_jsonl(tmp_path: Path, end: str) -> None:
 )
 def test_percentiles_by_nearest_rank(count: int, share: float, rank: int) -> None:
     assert percentile(range(count, 0, -1), share) == rank
+
+
+def test_bins_hold_the_share_that_came_true() -> None:
+    bins = reliability_bins([0.05, 0.08, 0.95, 1.0], [False, True, True, True])
+    assert [one.predicted for one in bins] == pytest.approx([0.065, 0.975])
+    assert [(one.observed, one.count) for one in bins] == [(0.5, 2), (1.0, 2)]
+    assert calibration_error(bins) == pytest.approx((0.435 + 0.025) / 2)
+    assert calibration_error([]) == 0.0

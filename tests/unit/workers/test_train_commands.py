@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -24,27 +26,27 @@ from search.models.identity import (
 from search.models.load_models import encoder_identity
 from search.models.low_rank import ADAPTER_FILE
 from tests.support.samples.roles import write_labelled
+from workers.cli.evaluation import options as evaluation_options
 from workers.cli.program import cli
 from workers.cli.training.encoder import _choose as _choose_encoder
 from workers.cli.training.encoder import encoder
-from workers.cli.training.model_training import (
-    identify_feedback,
-    prepare_folder,
-    resume_or_build,
-)
-from workers.cli.training.reranker import _choose, _load_or_build, reranker
-from workers.training.reranker.reranker_training import TRAINING_SET_FILE
-from workers.training.reranker.training_lists import TrainingOptions, TrainingSet
-from workers.training.trainer import CHECKPOINT, save_training_set
+from workers.cli.training.model_training import choose_options, prepare_folder, resume_or_build
+from workers.cli.training.reranker import reranker
+from workers.training.reranker.training_lists import RerankerOptions, TrainingSet
+from workers.training.trainer import CHECKPOINT, TRAINING_SET_FILE, save_training_set
+
+
+def fail(*_: object) -> Any:
+    raise UsageError("too few skills")
 
 
 def test_a_training_on_outcomes_is_resumed_whatever_was_reported_since(tmp_path: Path) -> None:
     settings = Settings().model_copy(update={"home": tmp_path / "home"})
     options = reranker.make_context("reranker", ["--out", str(tmp_path), "--outcomes"]).params
-    del options["lists_a_step"]
-    begun = TrainingSet(_choose(settings, options, identify_feedback(None, True)))
-    save_training_set(tmp_path / TRAINING_SET_FILE, begun)
-    assert _load_or_build(settings, options) == begun
+    chosen = choose_options(settings, RerankerOptions, options, languages=("en",))
+    begun = TrainingSet(chosen)
+    save_training_set(tmp_path, begun)
+    assert resume_or_build(settings, options, chosen, TrainingSet, fail, fail) == begun
 
 
 def write_adapter(folder: Path, base: str) -> str:
@@ -60,7 +62,7 @@ def test_no_part_of_the_model_to_start_from_is_overwritten(tmp_path: Path, out: 
     first = write_adapter(tmp_path / "first", PLAIN_MODEL)
     second = write_adapter(tmp_path / "second", first)
     with pytest.raises(UsageError, match="is the model to start from, or one that it adapts"):
-        prepare_folder(tmp_path / out, True, "set.json", "encoder", second)
+        prepare_folder(tmp_path / out, True, "encoder", second)
     assert (tmp_path / out / ADAPTER_FILE).exists()
 
 
@@ -110,6 +112,7 @@ def test_predictions_do_not_replace_weights_or_card(name: str, tmp_path: Path) -
         ("encoder --out {out} --fold 5", "folds are counted from 0"),
         ("encoder --out {out} --feedback none", "cannot be read"),
         ("encoder --out {out} --rank 0", "only an adapter"),
+        ("encoder --out {out} --rank 0 --layers 2", "--layers is for adapters"),
         ("encoder --out {out} --repository [", "not a regular expression"),
         ("encoder --out {skills}", "other files"),
         ("reranker --out {out} --fold 5", "folds are counted from 0"),
@@ -147,24 +150,27 @@ def test_a_missing_package_is_named_before_the_prompts_are_ranked(
     assert "training a ranking needs scipy" in str(result.exception)
 
 
-def test_a_fresh_training_replaces_a_model_only_once_its_data_are_there(tmp_path: Path) -> None:
+def test_a_fresh_training_replaces_a_model_only_once_its_data_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = Path(write_adapter(tmp_path / "model", PLAIN_MODEL))
-    path, made = out / TRAINING_SET_FILE, TrainingSet(TrainingOptions("base", ("en",)))
+    made = TrainingSet(RerankerOptions("base", ("en",)))
+    monkeypatch.setattr(evaluation_options, "open_library", lambda *_, wait: nullcontext())
+    options = {"out": out, "fresh": True, "feedback": None, "outcomes": False}
     before = {one.name: one.read_bytes() for one in out.iterdir()}
 
-    def run(build: Callable[[], TrainingSet]) -> TrainingSet:
-        prepare_folder(out, True, path.name, "reranker", SMALL_MODEL)
-        return resume_or_build(path, made.options, TrainingSet, build, fresh=True)
-
-    def fail() -> TrainingSet:
-        raise UsageError("too few skills")
+    def run(build: Callable[..., TrainingSet]) -> TrainingSet:
+        prepare_folder(out, True, "reranker", SMALL_MODEL)
+        return resume_or_build(
+            Settings(), options, made.options, TrainingSet, lambda _: None, build
+        )
 
     with pytest.raises(UsageError, match="too few skills"):
         run(fail)
     assert {one.name: one.read_bytes() for one in out.iterdir()} == before
     (out / CHECKPOINT).touch()
-    assert run(lambda: made) == made
-    assert [one.name for one in out.iterdir()] == [path.name]
+    assert run(lambda *_: made) == made
+    assert [one.name for one in out.iterdir()] == [TRAINING_SET_FILE]
 
 
 def test_the_folder_of_the_base_is_found_from_other_folders(
@@ -174,4 +180,4 @@ def test_the_folder_of_the_base_is_found_from_other_folders(
     monkeypatch.chdir(tmp_path)
     arguments = ["--out", "second", "--base", "first"]
     options = encoder.make_context("encoder", arguments).params
-    assert _choose_encoder(Settings(), options, "").base == str(tmp_path / "first")
+    assert _choose_encoder(Settings(), "first", options).base == str(tmp_path / "first")

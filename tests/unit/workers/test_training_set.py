@@ -22,8 +22,8 @@ from workers.training.negative_mining import NegativeMiner
 from workers.training.query_origins import OWN_TEXT
 from workers.training.reranker.training_lists import (
     HeldOutQuery,
+    RerankerOptions,
     TrainingList,
-    TrainingOptions,
     TrainingSet,
 )
 from workers.training.trainer import load_training_set, save_training_set
@@ -219,15 +219,14 @@ def test_skills_alike_are_known_for_batches() -> None:
 
 def test_a_training_set_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     training_set = TrainingSet(
-        TrainingOptions("base", ("en",), seed=3),
+        RerankerOptions("base", ("en",), seed=3),
         [TrainingList("问 a query", "a:1", ("a:2", "a:3"), ("piece",))],
         [HeldOutQuery(OWN_TEXT, "other", ("a:2",), ("a:2", "a:1"), (2.5, 0.125))],
         {"a:1": "one", "a:2": "two", "a:3": "three"},
         {"skills": 3},
     )
-    path = tmp_path / "training_set.json"
-    save_training_set(path, training_set)
-    assert load_training_set(path, TrainingSet) == training_set
+    save_training_set(tmp_path, training_set)
+    assert load_training_set(tmp_path, TrainingSet) == training_set
 
 
 def test_near_misses_of_others_become_negatives_of_like_prompts() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,31 +61,32 @@ keep_option = click.option(
 @contextmanager
 def open_library(settings: Settings, wait: bool) -> Iterator[Services]:
     """Open stores and models for reading; waits for section vectors, or reports missing ones."""
-    if wait:
-        _wait_for_section_embeddings(settings)
-    with open_catalog(settings) as graph:
-        counts = graph.get_counts()
-    missing = counts["published"] - counts["embedded"]
-    if missing:
+    counts = _read_counts(settings)
+    if wait and counts["embedded"] < counts["published"]:
         print_to_stderr(
-            f"{missing} of {counts['published']} skills have no section vectors yet; their "
-            "passages are selected by words only"
+            f"{_describe_missing(counts)}: embedding them first; --no-wait evaluates the library "
+            "as it is"
         )
+        _embed_sections(settings)
+        counts = _read_counts(settings)
+    if counts["embedded"] < counts["published"]:
+        print_to_stderr(f"{_describe_missing(counts)}; their passages are selected by words only")
     with ExitStack() as stack:
         yield stores.open_services(settings, stack, stores.send_nothing, writable=False)
 
 
-def _wait_for_section_embeddings(settings: Settings) -> None:
-    """Wait until the sections of all published skills are embedded."""
+def _read_counts(settings: Settings) -> Mapping[str, int]:
     with open_catalog(settings) as graph:
-        counts = graph.get_counts()
+        return graph.get_counts()
+
+
+def _describe_missing(counts: Mapping[str, int]) -> str:
     missing = counts["published"] - counts["embedded"]
-    if not missing:
-        return
-    print_to_stderr(
-        f"{missing} of {counts['published']} skills have no section vectors yet: embedding them "
-        "first; --no-wait evaluates the library as it is"
-    )
+    return f"{missing} of {counts['published']} skills have no section vectors yet"
+
+
+def _embed_sections(settings: Settings) -> None:
+    """Wait until the sections of all published skills are embedded."""
     with (
         SyncProgress() as progress,
         open_backend(settings, writable=True) as backend,

@@ -10,6 +10,7 @@ import click
 
 from config.errors import UsageError
 from graph.records import CatalogEntry, SkillState
+from skills.record import get_source_id
 from workers.backend.factory import open_skill_reader
 from workers.cli.common import (
     json_option,
@@ -54,7 +55,7 @@ def findings(skill_id: str, rule: str, level: int, source_id: str | None, sarif:
     with closing(open_skill_reader(read_settings())) as reader:
         named = source_id
         if named is None and ":" in skill_id:
-            named = skill_id.partition(":")[0]
+            named = get_source_id(skill_id)
         require_source(reader.list_sources(), named)
         if skill_id:
             _check_skill(reader.require(skill_id), source_id)

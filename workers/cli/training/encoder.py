@@ -11,24 +11,22 @@ import click
 
 from config.errors import UsageError
 from config.settings import Settings
-from workers.cli.common import print_result, progress_bar, read_settings
+from workers.cli.common import format_count, print_result, read_settings
 from workers.cli.parameter_types import NumberRange
 from workers.cli.training.model_training import (
     check_fold,
     choose_options,
     data_options,
-    identify_feedback,
     number_option,
     prepare_folder,
     print_comparison,
-    read_feedback,
     resume_or_build,
     run_options,
     run_training,
 )
 
 if TYPE_CHECKING:
-    from workers.training.encoder.encoder_pairs import EncoderOptions, EncoderTrainingSet
+    from workers.training.encoder.encoder_pairs import EncoderOptions
 
 
 @click.command("encoder")
@@ -93,21 +91,46 @@ def encoder(**options: Any) -> None:
       skillbus train encoder --out my-encoder --feedback prompts.jsonl
       SKILLBUS_ENCODER__MODEL=my-encoder skillbus reindex
     """
+    from workers.training.encoder.bi_encoder import check_base
+    from workers.training.encoder.encoder_pairs import EncoderTrainingSet
     from workers.training.encoder.encoder_training import (
-        PAIRS_FILE,
         evaluate_encoder,
+        make_encoder_card,
         train_encoder,
-        write_encoder_card,
     )
+    from workers.training.encoder.mine_pairs import build_encoder_training_set
 
     settings, out = read_settings(), options["out"]
     check_fold(options)
     _check_pattern(options["repository"])
     base = options["base"] or settings.encoder.model
-    prepare_folder(out, options["fresh"], PAIRS_FILE, "encoder", base)
-    training_set = _load_or_build(settings, options)
-    card = run_training(training_set, options, train_encoder, evaluate_encoder, write_encoder_card)
+    prepare_folder(out, options["fresh"], "encoder", base)
+    chosen = _choose(settings, base, options)
+    training_set = resume_or_build(
+        settings, options, chosen, EncoderTrainingSet, check_base, build_encoder_training_set
+    )
+    card = run_training(training_set, options, train_encoder, evaluate_encoder, make_encoder_card)
     print_result(card, lambda made: _print(made, out))
+
+
+def _choose(settings: Settings, base: str, options: Mapping[str, Any]) -> EncoderOptions:
+    """Return the options of a training from this base."""
+    from search.models.identity import trained_languages
+    from workers.training.encoder.encoder_pairs import EncoderOptions
+
+    used = settings.encoder
+    same = base == used.model
+    languages = frozenset(used.languages if same else ()) or trained_languages(base)
+    return choose_options(
+        settings,
+        EncoderOptions,
+        options,
+        # The trained model names its base, and is loaded from other working directories.
+        base=str(Path(base).absolute()) if Path(base).is_dir() else base,
+        languages=tuple(sorted(languages)),
+        query_prompt=used.query_prompt if same else None,
+        passage_prompt=used.passage_prompt if same else None,
+    )
 
 
 def _check_pattern(pattern: str) -> None:
@@ -116,48 +139,6 @@ def _check_pattern(pattern: str) -> None:
         re.compile(pattern)
     except re.error as error:
         raise UsageError(f"--repository {pattern!r} is not a regular expression: {error}") from None
-
-
-def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTrainingSet:
-    """Return the training set of an interrupted training, or a new one from the library."""
-    from workers.cli.evaluation.options import open_library
-    from workers.training.encoder.bi_encoder import check_base
-    from workers.training.encoder.encoder_pairs import EncoderTrainingSet
-    from workers.training.encoder.encoder_training import PAIRS_FILE, base_settings
-    from workers.training.encoder.mine_pairs import build_encoder_training_set
-
-    labelled = (options["feedback"], options["outcomes"])
-    chosen = _choose(settings, options, identify_feedback(*labelled))
-
-    def build() -> EncoderTrainingSet:
-        tasks = read_feedback(settings, *labelled)
-        check_base(base_settings(chosen), chosen.rank)  # mining takes long
-        with open_library(settings, wait=True) as services, progress_bar("mining") as step:
-            return build_encoder_training_set(services, chosen, tasks, step)
-
-    path = options["out"] / PAIRS_FILE
-    return resume_or_build(path, chosen, EncoderTrainingSet, build, fresh=options["fresh"])
-
-
-def _choose(settings: Settings, options: Mapping[str, Any], feedback: str) -> EncoderOptions:
-    from search.models.identity import trained_languages
-    from workers.training.encoder.encoder_pairs import EncoderOptions
-
-    used = settings.encoder
-    base = options["base"] or used.model
-    same = base == used.model
-    languages = frozenset(used.languages if same else ()) or trained_languages(base)
-    return choose_options(
-        EncoderOptions,
-        options,
-        # The trained model names its base, and is loaded from other working directories.
-        base=str(Path(base).absolute()) if Path(base).is_dir() else base,
-        languages=tuple(sorted(languages)),
-        query_prompt=used.query_prompt if same else None,
-        passage_prompt=used.passage_prompt if same else None,
-        feedback=feedback,
-        prompts=settings.language_model.model if options["prompts"] else "",
-    )
 
 
 def _print(card: Mapping[str, Any], out: Path) -> None:
@@ -169,8 +150,8 @@ def _print(card: Mapping[str, Any], out: Path) -> None:
     click.echo(f"  candidates for negatives filtered by: {filtered}")
     for origin, figures in card["held_out"].items():
         click.echo(
-            f"held-out {origin}: {figures['queries']} queries, "
-            f"{figures['repositories']} repositories, {card['pool']} skills"
+            f"held-out {origin}: {format_count(figures['queries'], 'query')}, "
+            f"{format_count(figures['repositories'], 'repository')}, {card['pool']} skills"
         )
         print_comparison(figures, ("base", "trained"))
     if card["wins"]:

@@ -13,19 +13,16 @@ import click
 
 from config.errors import UsageError
 from config.settings import Settings
+from tasks.services import Services
 from workers.cli.common import json_option, print_to_stderr, progress_bar
 from workers.cli.parameter_types import FolderPath
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    from workers.training.trainer import BuiltTrainingSet, ProgressCallback
+    from workers.training.trainer import BuiltTrainingSet, ProgressCallback, TrainingOptions
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
-
-
 SetT = TypeVar("SetT", bound="BuiltTrainingSet")
-OptionsT = TypeVar("OptionsT", bound="DataclassInstance")
+OptionsT = TypeVar("OptionsT", bound="TrainingOptions")
 
 
 def number_option(
@@ -103,14 +100,14 @@ def _add_options(
     return command
 
 
-def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str, base: str) -> None:
+def prepare_folder(out: Path, fresh: bool, kind: str, base: str) -> None:
     """Create the folder; raise UsageError if it holds other files, a part of the model to start
     from, or a finished model.
 
-    set_file: the name of the training set of an unfinished training. fresh: whether a finished
-    model is replaced. base: the model to start from.
+    fresh: whether a finished model is replaced. base: the model to start from.
     """
     from search.models.identity import TRAINING_FILE, adapter_files, base_model
+    from workers.training.trainer import TRAINING_SET_FILE
 
     parts = [Path(base_model(base)), *(path.parent for path in adapter_files(base))]
     if out.resolve() in [part.resolve() for part in parts]:
@@ -123,9 +120,9 @@ def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str, base: str) 
     except OSError as error:
         raise UsageError(f"{out} cannot be created: {error.strerror}") from error
     names = {path.name for path in out.iterdir()}
-    if names and not names & {set_file, TRAINING_FILE}:
+    if names and not names & {TRAINING_SET_FILE, TRAINING_FILE}:
         raise UsageError(f"{out} holds other files; name a new or an empty folder with --out")
-    if TRAINING_FILE in names and set_file not in names and not fresh:
+    if TRAINING_FILE in names and TRAINING_SET_FILE not in names and not fresh:
         raise UsageError(f"{out} already holds a trained {kind}; use --fresh to retrain")
 
 
@@ -138,46 +135,59 @@ def check_fold(options: Mapping[str, Any]) -> None:
         )
 
 
-def choose_options(kind: type[OptionsT], options: Mapping[str, Any], **given: object) -> OptionsT:
+def choose_options(
+    settings: Settings, kind: type[OptionsT], options: Mapping[str, Any], **given: object
+) -> OptionsT:
     """Return the options of a training set: the given ones, the rest from the command's options."""
-    named = {one.name: options[one.name] for one in fields(kind) if one.name in options}
-    return kind(**(named | given))
+    named = {one.name: options[one.name] for one in fields(kind) if one.name in options} | given
+    named["feedback"] = _identify_feedback(options["feedback"], options["outcomes"])
+    named["prompts"] = settings.language_model.model if options["prompts"] else ""
+    return kind(**named)
 
 
 def resume_or_build(
-    path: Path,
-    options: DataclassInstance,
+    settings: Settings,
+    options: Mapping[str, Any],
+    chosen: OptionsT,
     kind: type[SetT],
-    build: Callable[[], SetT],
-    *,
-    fresh: bool,
+    check_base: Callable[[OptionsT], None],
+    build: Callable[[Services, OptionsT, list[dict[str, Any]], ProgressCallback], SetT],
 ) -> SetT:
-    """Load the training set of an interrupted training, or build a new one and save it at `path`.
+    """Load the training set of an interrupted training, or build a new one and save it.
 
-    fresh: build a new one in any case. An earlier model in the folder is deleted only after that,
-    so that it outlives missing data. Raises UsageError if a training is resumed with other options.
+    options: of the command. An earlier model in the folder is deleted only after the training set
+    is built, so that it outlives missing data. Raises UsageError if a training is resumed with
+    other options.
     """
     from search.models.identity import TRAINING_FILE
     from search.models.low_rank import ADAPTER_FILE
-    from workers.training.trainer import CHECKPOINT, save_training_set
+    from workers.cli.evaluation.options import open_library
+    from workers.training.trainer import CHECKPOINT, TRAINING_SET_FILE, save_training_set
 
-    if fresh or not path.exists():
-        training_set = build()
-        (path.parent / CHECKPOINT).unlink(missing_ok=True)  # it belongs to the earlier set
-        save_training_set(path, training_set)
+    folder = options["out"]
+    if options["fresh"] or not (folder / TRAINING_SET_FILE).exists():
+        tasks = _read_feedback(settings, options["feedback"], options["outcomes"])
+        check_base(chosen)  # before the queries are ranked, which takes long
+        with (
+            open_library(settings, wait=True) as services,
+            progress_bar("building the training set") as step,
+        ):
+            training_set = build(services, chosen, tasks, step)
+        (folder / CHECKPOINT).unlink(missing_ok=True)  # it belongs to the earlier set
+        save_training_set(folder, training_set)
     else:
-        training_set = _load_interrupted(path, options, kind)
+        training_set = _load_interrupted(folder, chosen, kind)
     # An adapter that is left would be loaded instead of weights that are trained now.
     for name in (TRAINING_FILE, ADAPTER_FILE):
-        (path.parent / name).unlink(missing_ok=True)
+        (folder / name).unlink(missing_ok=True)
     return training_set
 
 
-def _load_interrupted(path: Path, options: DataclassInstance, kind: type[SetT]) -> SetT:
+def _load_interrupted(folder: Path, options: TrainingOptions, kind: type[SetT]) -> SetT:
     """Load a training set; raise UsageError if it was built with other options."""
     from workers.training.trainer import load_training_set
 
-    training_set, folder = load_training_set(path, kind), path.parent
+    training_set = load_training_set(folder, kind)
     before, now = asdict(training_set.options), asdict(options)
     changed = sorted(name for name in before if before[name] != now[name])
     if changed:
@@ -194,9 +204,11 @@ def run_training(
     options: Mapping[str, Any],
     train: Callable[[SetT, Path, int, int, ProgressCallback], list[float]],
     evaluate: Callable[[SetT, Path, ProgressCallback], dict[str, Any]],
-    write_card: Callable[[SetT, Path, dict[str, Any]], dict[str, Any]],
+    make_card: Callable[[SetT, dict[str, Any]], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Train, evaluate on the held-out part, and write the model card, which ends the training."""
+    """Train, evaluate on the held-out part, write the model card, and return it."""
+    from workers.training.trainer import end_training, write_training_card
+
     out, threads = options["out"], options["threads"] or (os.cpu_count() or 1)
     with progress_bar("training") as step:
         losses = train(training_set, out, threads, options["checkpoint_steps"], step)
@@ -204,7 +216,10 @@ def run_training(
         report = evaluate(training_set, out, step)
     if losses:
         report["loss"] = [round(losses[0], 4), round(losses[-1], 4)]
-    return write_card(training_set, out, report)
+    card = make_card(training_set, report)
+    write_training_card(out, card)
+    end_training(out)
+    return card
 
 
 def print_comparison(figures: Mapping[str, Any], compared: Iterable[str]) -> None:
@@ -216,7 +231,7 @@ def print_comparison(figures: Mapping[str, Any], compared: Iterable[str]) -> Non
     click.echo(f"  MRR gain (95%) {low:+.3f} to {high:+.3f}")
 
 
-def identify_feedback(path: Path | None, outcomes: bool) -> str:
+def _identify_feedback(path: Path | None, outcomes: bool) -> str:
     """Return what identifies the labelled tasks of a training: a digest of the file, and
     whether there are reported outcomes; "" without either.
 
@@ -230,7 +245,7 @@ def identify_feedback(path: Path | None, outcomes: bool) -> str:
     return f"{digest} and outcomes" if outcomes else digest
 
 
-def read_feedback(settings: Settings, path: Path | None, outcomes: bool) -> list[dict[str, Any]]:
+def _read_feedback(settings: Settings, path: Path | None, outcomes: bool) -> list[dict[str, Any]]:
     """Return the rows of a file of labelled tasks, and rows of reported outcomes if requested."""
     from workers.evaluation.predictions import read_jsonl
 

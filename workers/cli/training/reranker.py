@@ -8,26 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from config.settings import Settings
 from search.models.identity import SMALL_MODEL, trained_languages
-from workers.cli.common import print_result, print_to_stderr, progress_bar, read_settings
+from workers.cli.common import format_count, print_result, print_to_stderr, read_settings
 from workers.cli.parameter_types import NumberRange
 from workers.cli.training.model_training import (
     check_fold,
     choose_options,
     data_options,
-    identify_feedback,
     number_option,
     prepare_folder,
     print_comparison,
-    read_feedback,
     resume_or_build,
     run_options,
     run_training,
 )
 
 if TYPE_CHECKING:
-    from workers.training.reranker.training_lists import TrainingOptions, TrainingSet
+    from workers.training.reranker.training_lists import TrainingSet
     from workers.training.trainer import ProgressCallback
 
 _ORDERS = ("baseline", "reranker_only", "combined")
@@ -80,11 +77,16 @@ def reranker(**options: Any) -> None:
       skillbus train reranker --out my-reranker --feedback tasks.jsonl
       SKILLBUS_RERANKER__MODEL=my-reranker skillbus query "plan the crossing"
     """
+    from workers.training.reranker.cross_encoder import check_base
     from workers.training.reranker.reranker_training import (
-        TRAINING_SET_FILE,
         evaluate_on_held_out,
+        make_reranker_card,
         train,
-        write_model_card,
+    )
+    from workers.training.reranker.training_lists import (
+        RerankerOptions,
+        TrainingSet,
+        build_training_set,
     )
 
     settings, out = read_settings(), options["out"]
@@ -92,49 +94,18 @@ def reranker(**options: Any) -> None:
         print_to_stderr("warning: `--lists-a-step` is deprecated; use `--batch-size`")
         options["batch_size"] = batch_size
     check_fold(options)
-    prepare_folder(out, options["fresh"], TRAINING_SET_FILE, "reranker", options["base"])
-    training_set = _load_or_build(settings, options)
+    prepare_folder(out, options["fresh"], "reranker", options["base"])
+    languages = tuple(sorted(trained_languages(options["base"])))
+    chosen = choose_options(settings, RerankerOptions, options, languages=languages)
+    training_set = resume_or_build(
+        settings, options, chosen, TrainingSet, check_base, build_training_set
+    )
 
     def evaluate(made: TrainingSet, folder: Path, step: ProgressCallback) -> dict[str, Any]:
         return evaluate_on_held_out(made, folder, settings.reranker.weight, step)
 
-    card = run_training(training_set, options, train, evaluate, write_model_card)
+    card = run_training(training_set, options, train, evaluate, make_reranker_card)
     print_result(card, lambda made: _print(made, out))
-
-
-def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSet:
-    """Return the training set of an interrupted training, or a new one from the library."""
-    from workers.cli.evaluation.options import open_library
-    from workers.training.reranker.cross_encoder import check_base
-    from workers.training.reranker.reranker_training import TRAINING_SET_FILE
-    from workers.training.reranker.training_lists import TrainingSet, build_training_set
-
-    labelled = (options["feedback"], options["outcomes"])
-    chosen = _choose(settings, options, identify_feedback(*labelled))
-
-    def build() -> TrainingSet:
-        tasks = read_feedback(settings, *labelled)
-        check_base(chosen.base)  # the ranking of the queries takes long
-        with (
-            open_library(settings, wait=True) as services,
-            progress_bar("building the training set") as step,
-        ):
-            return build_training_set(services, chosen, tasks, step)
-
-    path = options["out"] / TRAINING_SET_FILE
-    return resume_or_build(path, chosen, TrainingSet, build, fresh=options["fresh"])
-
-
-def _choose(settings: Settings, options: Mapping[str, Any], feedback: str) -> TrainingOptions:
-    from workers.training.reranker.training_lists import TrainingOptions
-
-    return choose_options(
-        TrainingOptions,
-        options,
-        languages=tuple(sorted(trained_languages(options["base"]))),
-        feedback=feedback,
-        prompts=settings.language_model.model if options["prompts"] else "",
-    )
 
 
 def _print(card: Mapping[str, Any], out: Path) -> None:
@@ -142,7 +113,7 @@ def _print(card: Mapping[str, Any], out: Path) -> None:
     for name, count in card["notes"].items():
         click.echo(f"  {name}: {count}")
     for origin, figures in card["held_out"].items():
-        click.echo(f"held-out {origin}: {figures['queries']} queries")
+        click.echo(f"held-out {origin}: {format_count(figures['queries'], 'query')}")
         print_comparison(figures, _ORDERS)
     if card["wins"]:
         click.echo(f'better than the baseline: set reranker.model = "{out.absolute()}" to use it')

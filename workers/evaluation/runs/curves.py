@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from search.scoring.probability import calibration_error, reliability_bins
 from tasks.evaluations.model import EvaluatedPrompt
+from workers.evaluation.metrics import calibration_error, reliability_bins
 
 RECALL_RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
 

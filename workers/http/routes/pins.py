@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from skills.events.ids import SkillId
-from skills.skill_policy import get_source_id
+from skills.record import get_source_id
 from workers.audit.requests import note_object
 from workers.http.authentication import (
     NEEDS_ADMIN,

@@ -13,7 +13,7 @@ from graph.entry_filter import EntryFilter, HasScripts
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
 from skills.events import SkillRemoved
-from skills.skill_policy import get_source_id
+from skills.record import get_source_id
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import NEEDS_WRITE, Caller, CurrentCaller, check_source
 from workers.http.cursors import PageQuery

@@ -8,7 +8,7 @@ from typing import Any
 
 from graph.records import CatalogEntry
 from skills.outcomes.model import AnsweredQuery, Outcome, to_day
-from skills.skill_policy import get_source_id
+from skills.record import get_source_id
 from tasks.outcomes.usage.model import SKILL_COUNTERS
 from tasks.outcomes.usage.unanswered import UnansweredQueries
 from tasks.outcomes.usage.window import UsageWindow

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from skills.outcomes.model import SECONDS_PER_DAY, Outcome
-from skills.skill_policy import get_source_id
+from skills.record import get_source_id
 from tasks.outcomes.usage.model import (
     OTHERS,
     QUERY_COUNTERS,

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from config.errors import UsageError
-from config.settings import EncoderSettings
 from search.models.encoder import load_network, transformer_of
 from search.models.identity import DEFAULT_MODEL, PLAIN_MODEL, base_model, resolve_prompts
 from search.models.installed import check_installed
@@ -42,29 +41,27 @@ class Batch:
     masked: npt.NDArray[np.bool_]
 
 
-def check_base(settings: EncoderSettings, rank: int) -> None:
-    """Raise PermanentError if the base model cannot be loaded, UsageError if its weights cannot be
-    saved: for a packaged model with packed weights only an adapter can be trained."""
+def check_base(options: EncoderOptions) -> None:
+    """Raise PermanentError if the base model cannot be loaded, UsageError for options that do
+    not fit: for a packaged model with packed weights only an adapter can be trained."""
+    if options.layers and not options.rank:
+        raise UsageError("--layers is for adapters, and --rank 0 trains all weights: drop one")
     check_installed("torch", "sentence_transformers", purpose="training an encoder")
-    if not rank and base_model(settings.model) in (DEFAULT_MODEL, PLAIN_MODEL):
-        raise UsageError(f"of {settings.model} only an adapter can be trained; give --rank")
-    load_network(settings.model, "cpu")
+    if not options.rank and base_model(options.base) in (DEFAULT_MODEL, PLAIN_MODEL):
+        raise UsageError(f"of {options.base} only an adapter can be trained; give --rank")
+    load_network(options.base, "cpu")
 
 
 class BiEncoderTrainer(Trainer[Batch]):
-    """Trains an encoder. Raises PermanentError if its base cannot be loaded.
+    """Trains an encoder. Raises PermanentError if its base cannot be loaded."""
 
-    settings: names the model to start from, and its prompts.
-    """
-
-    def __init__(
-        self, settings: EncoderSettings, options: EncoderOptions, *, steps: int, threads: int
-    ) -> None:
+    def __init__(self, options: EncoderOptions, *, steps: int, threads: int) -> None:
         super().__init__(
             steps=steps, learning_rate=options.learning_rate, seed=options.seed, threads=threads
         )
-        network = load_network(settings.model, self._device).float()
+        network = load_network(options.base, self._device).float()
         network.eval()  # no dropout: an adapter of so few weights needs none
+        settings = options.get_base_settings()
         self.prompts = resolve_prompts(settings, network.prompts, network.default_prompt_name)
         self._tokens = min(options.tokens, int(network.max_seq_length or options.tokens))
         self._rank, self._temperature = options.rank, options.temperature

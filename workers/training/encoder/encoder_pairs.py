@@ -8,39 +8,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from config.settings import EncoderSettings
+from workers.training.trainer import TrainingOptions
+
 
 @dataclass(frozen=True, slots=True)
-class EncoderOptions:
-    """Options of a training; equal options on the same library give the same training set.
+class EncoderOptions(TrainingOptions):
+    """Options of the training of an encoder.
 
-    base: the model to start from, with its `query_prompt` and `passage_prompt` (None: its own).
-    feedback: identity of the labelled prompts, "" for none. prompts: the language model whose
-    stored prompts are also queries, "" for none. pairs: maximum number of pairs from each skill's
-    own text. negatives: number of hard negatives of a pair in a step. repository: pattern whose
-    match in a skill's id names its repository. fold: the held-out one of `folds` parts of the
+    query_prompt, passage_prompt: of the base; None: its own. pairs: maximum number of pairs from
+    each skill's own text. negatives: number of hard negatives of a pair in a step. repository:
+    pattern whose match in a skill's id names its repository; the folds are parts of the
     repositories. rank: of the adapter that is trained; 0: all weights are trained. layers: number
-    of last layers to train; 0: all. tokens: maximum length of a text with its prompt.
+    of last layers to adapt; 0: all. tokens: maximum length of a text with its prompt.
     """
 
-    base: str
-    languages: tuple[str, ...]
     query_prompt: str | None = None
     passage_prompt: str | None = None
-    feedback: str = ""
-    prompts: str = ""
     pairs: int = 6
     negatives: int = 1
     repository: str = ""
-    folds: int = 5
-    fold: int = 0
-    seed: int = 0
     rank: int = 16
     layers: int = 0
     tokens: int = 96
-    epochs: int = 1
     learning_rate: float = 3e-4
     temperature: float = 0.02
     batch_size: int = 64
+
+    def get_base_settings(self) -> EncoderSettings:
+        """Return the settings that name the model to start from."""
+        return EncoderSettings(
+            model=self.base,
+            query_prompt=self.query_prompt,
+            passage_prompt=self.passage_prompt,
+            languages=list(self.languages),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,31 +16,18 @@ from search.models.load_models import load_encoder
 from search.protocol import Encoder
 from workers.evaluation.intervals import bootstrap_groups
 from workers.training.encoder.bi_encoder import Batch, BiEncoderTrainer
-from workers.training.encoder.encoder_pairs import EncoderOptions, EncoderTrainingSet, TrainingPair
+from workers.training.encoder.encoder_pairs import EncoderTrainingSet, TrainingPair
 from workers.training.query_origins import LABELLED, MODEL_PROMPTS, TRIGGERS, has_won
 from workers.training.trainer import (
     ProgressCallback,
     describe_training,
-    end_training,
+    order_batches,
     write_training_card,
 )
-
-PAIRS_FILE = "training_pairs.json"
-"""The training set of an unfinished training, in the folder of its checkpoint."""
 
 METRICS = ("hit@1", "r@5", "r@10", "r@50", "mrr")
 
 Floats = npt.NDArray[np.float64]
-
-
-def base_settings(options: EncoderOptions) -> EncoderSettings:
-    """Return the settings that name the model to start from."""
-    return EncoderSettings(
-        model=options.base,
-        query_prompt=options.query_prompt,
-        passage_prompt=options.passage_prompt,
-        languages=list(options.languages),
-    )
 
 
 def train_encoder(
@@ -55,8 +42,9 @@ def train_encoder(
     Returns the loss of each step of this run.
     """
     options = training_set.options
-    batches = _order_batches(training_set)
-    trainer = BiEncoderTrainer(base_settings(options), options, steps=len(batches), threads=threads)
+    batches = order_batches(training_set.pairs, options)
+    batches = [batch for batch in batches if len(batch) > 1] or batches  # one pair has no negatives
+    trainer = BiEncoderTrainer(options, steps=len(batches), threads=threads)
     losses = trainer.run(
         lambda number: make_batch(training_set, batches[number], number),
         folder,
@@ -65,20 +53,8 @@ def train_encoder(
     )
     training_set.prompts = {"query": trainer.prompts.query, "document": trainer.prompts.passage}
     # Without a card the folder does not load as an encoder, which the evaluation needs.
-    write_training_card(folder, _make_card(training_set, {}))
+    write_training_card(folder, make_encoder_card(training_set, {}))
     return losses
-
-
-def _order_batches(training_set: EncoderTrainingSet) -> list[list[TrainingPair]]:
-    """Return the pairs of each step, in an order given by the seed, without a single last pair."""
-    options = training_set.options
-    batches = []
-    for epoch in range(options.epochs):
-        order = list(training_set.pairs)
-        random.Random(f"{options.seed}:{epoch}").shuffle(order)
-        starts = range(0, len(order), options.batch_size)
-        batches += [order[start : start + options.batch_size] for start in starts]
-    return [batch for batch in batches if len(batch) > 1] or batches
 
 
 def make_batch(
@@ -118,7 +94,7 @@ def evaluate_encoder(
     # A relative path may be the name of a packaged model.
     trained = EncoderSettings(model=str(folder.absolute()))
     measured = []
-    for number, settings in enumerate((base_settings(training_set.options), trained)):
+    for number, settings in enumerate((training_set.options.get_base_settings(), trained)):
         step(number, 2)
         measured.append(_measure(load_encoder(settings), training_set))
     origins = np.array([pair.origin for pair in training_set.held_out])
@@ -169,17 +145,8 @@ def _interval_by_group(gains: Floats, groups: Sequence[str]) -> tuple[float, flo
     return found.low, found.high
 
 
-def write_encoder_card(
-    training_set: EncoderTrainingSet, folder: Path, report: dict[str, Any]
-) -> dict[str, Any]:
-    """Write the model card, and delete the checkpoint: the training cannot be resumed."""
-    card = _make_card(training_set, report)
-    write_training_card(folder, card)
-    end_training(folder, PAIRS_FILE)
-    return card
-
-
-def _make_card(training_set: EncoderTrainingSet, report: dict[str, Any]) -> dict[str, Any]:
+def make_encoder_card(training_set: EncoderTrainingSet, report: dict[str, Any]) -> dict[str, Any]:
+    """Return the model card."""
     return describe_training(training_set) | {
         "prompts": training_set.prompts,
         "pairs": Counter(pair.origin for pair in training_set.pairs),

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
 from search.protocol import StoredRevision
 from search.skill_analysis import skill_texts
@@ -29,9 +28,13 @@ from workers.training.model_prompts import read_prompts
 from workers.training.negative_mining import FILTER_LAYERS, NEAREST, NegativeMiner
 from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT, SECTIONS, TRIGGERS
 from workers.training.trainer import ProgressCallback
-from workers.training.training_data import assign_folds, choose_labelled, read_trainable
+from workers.training.training_data import (
+    assign_folds,
+    check_sizes,
+    choose_labelled,
+    read_trainable,
+)
 
-_MIN_PAIRS = 4
 _MAX_HELD_OUT = 1_500
 _POOL = 2_000
 """Number of random skills that held-out queries rank, in addition to those they need."""
@@ -50,7 +53,7 @@ def build_encoder_training_set(
 
     tasks: labelled prompts, objects with `instruction`, `gt_skill_ids` and, optionally, `also` and
     `weight`; a task whose weight gives it no copy is left out. step: called with the pairs done and
-    their total. Raises UsageError if the library is too small.
+    their total. Raises UsageError if there are too few pairs, or none is held out.
     """
     revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
@@ -68,23 +71,18 @@ def build_encoder_training_set(
         "repositories held out": len(held),
     }
     kept = [one for one in revisions if repositories[one.key.skill_id] not in held]
-    if len(kept) < _MIN_PAIRS:
-        raise UsageError(
-            f"the library has {len(known)} skills in {', '.join(options.languages)}: too few for "
-            "training and held-out sets"
-        )
+
+    def is_held_out(pair: TrainingPair) -> bool:
+        return any(repositories[name] in held for name in pair.needed)
+
+    trained = [one for one in found if not is_held_out(one[0])]
+    training_set.held_out = [pair for pair, _ in found if is_held_out(pair)]
+    check_sizes(options, len(known), len(trained), len(training_set.held_out))
     miner = NegativeMiner(kept, services.index.get_skill_vectors([one.key for one in kept]))
-    for done, (pair, copies) in enumerate(found):
-        step(done, len(found))
-        if any(repositories[name] in held for name in pair.needed):
-            training_set.held_out.append(pair)
-        else:
-            mined = _add_negatives(services, pair, miner, options.seed)
-            training_set.pairs += [mined] * copies
-    if len(training_set.pairs) < _MIN_PAIRS:
-        raise UsageError(
-            f"only {len(training_set.pairs)} training pairs: give --feedback, or more --pairs"
-        )
+    for done, (pair, copies) in enumerate(trained):
+        step(done, len(trained))
+        mined = _add_negatives(services, pair, miner, options.seed)
+        training_set.pairs += [mined] * copies
     judged = max(1, miner.counts["candidates"])
     training_set.filtered = {
         layer: round(miner.counts[layer] / judged, 4) for layer in FILTER_LAYERS

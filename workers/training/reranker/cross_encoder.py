@@ -19,18 +19,18 @@ from config.errors import PermanentError
 from search.models.encoder import model_load_errors, silence_libraries
 from search.models.identity import model_path
 from search.models.installed import check_installed
-from workers.training.reranker.training_lists import TrainingOptions
+from workers.training.reranker.training_lists import RerankerOptions
 from workers.training.trainer import Trainer
 
 RankedTexts = tuple[str, Sequence[str]]
 """A query and texts, of which the first is that of the needed skill."""
 
 
-def check_base(base: str) -> None:
-    """Raise PermanentError if a base cannot be loaded."""
+def check_base(options: RerankerOptions) -> None:
+    """Raise PermanentError if the base model cannot be loaded."""
     check_installed("torch", "transformers", purpose="training a reranker")
     silence_libraries()
-    _load(base)
+    _load(options.base)
 
 
 class CrossEncoderTrainer(Trainer[Sequence[RankedTexts]]):
@@ -40,7 +40,7 @@ class CrossEncoderTrainer(Trainer[Sequence[RankedTexts]]):
     a new head. Raises PermanentError if it cannot be loaded.
     """
 
-    def __init__(self, options: TrainingOptions, *, steps: int, threads: int) -> None:
+    def __init__(self, options: RerankerOptions, *, steps: int, threads: int) -> None:
         silence_libraries()
         super().__init__(
             steps=steps, learning_rate=options.learning_rate, seed=options.seed, threads=threads

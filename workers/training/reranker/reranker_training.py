@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,8 @@ from workers.training.reranker.training_lists import HeldOutQuery, TrainingList,
 from workers.training.trainer import (
     ProgressCallback,
     describe_training,
-    end_training,
-    write_training_card,
+    order_batches,
 )
-
-TRAINING_SET_FILE = "training_set.json"
-"""The training set of an unfinished training, in the folder of its checkpoint."""
 
 _SCORING_BATCH = 8
 
@@ -43,7 +38,7 @@ def train(
 
     Returns the loss of each step of this run.
     """
-    batches = list(_batches(training_set))
+    batches = order_batches(training_set.lists, training_set.options)
     trainer = CrossEncoderTrainer(training_set.options, steps=len(batches), threads=threads)
     return trainer.run(
         lambda number: [_texts(training_set, one) for one in batches[number]],
@@ -51,16 +46,6 @@ def train(
         checkpoint_steps,
         step,
     )
-
-
-def _batches(training_set: TrainingSet) -> Iterator[list[TrainingList]]:
-    """Yield the lists of each step, in an order given by the seed."""
-    options = training_set.options
-    for epoch in range(options.epochs):
-        order = list(training_set.lists)
-        random.Random(f"{options.seed}:{epoch}").shuffle(order)
-        for start in range(0, len(order), options.batch_size):
-            yield order[start : start + options.batch_size]
 
 
 def _texts(training_set: TrainingSet, training_list: TrainingList) -> tuple[str, list[str]]:
@@ -138,11 +123,6 @@ def _ranking_metrics(held: HeldOutQuery, order: Sequence[int]) -> tuple[float, f
     return float(places[0] == 0), 1 / (places[0] + 1), float(gain / ideal)
 
 
-def write_model_card(
-    training_set: TrainingSet, folder: Path, report: dict[str, Any]
-) -> dict[str, Any]:
-    """Write the model card, and delete the checkpoint: the training cannot be resumed."""
-    card = describe_training(training_set) | {"lists": len(training_set.lists), **report}
-    write_training_card(folder, card)
-    end_training(folder, TRAINING_SET_FILE)
-    return card
+def make_reranker_card(training_set: TrainingSet, report: dict[str, Any]) -> dict[str, Any]:
+    """Return the model card."""
+    return describe_training(training_set) | {"lists": len(training_set.lists), **report}

@@ -24,10 +24,11 @@ from workers.training.cloze_queries import make_cloze_queries
 from workers.training.model_prompts import StoredPrompts, match_near_misses, read_prompts
 from workers.training.negative_mining import FILTER_LAYERS, NegativeMiner
 from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT
-from workers.training.trainer import ProgressCallback
+from workers.training.trainer import ProgressCallback, TrainingOptions
 from workers.training.training_data import (
     REVISION_BATCH,
     assign_folds,
+    check_sizes,
     choose_labelled,
     count_copies,
     read_trainable,
@@ -37,34 +38,21 @@ RERANKED = 20
 """Number of candidates of the first stage that are reranked (SkillRouter §4.3)."""
 
 _CHARACTERS_PER_TOKEN = 12
-_MIN_LISTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingOptions:
-    """Options of a training; equal options on the same library give the same training set.
+class RerankerOptions(TrainingOptions):
+    """Options of the training of a reranker.
 
-    base: the model to start from. feedback: identity of the labelled tasks, "" for none. queries:
-    number of queries generated from each skill's own text. prompts: the language model whose stored
-    prompts are also queries, "" for none. list_size: skills in a training list, including the
-    needed one. temperature: divides the scores of a list before the softmax. folds: number of parts
-    into which skills are divided. fold: the held-out part, with the tasks that need its skills.
+    queries: number of queries generated from each skill's own text. max_length: tokens of a task
+    and a skill together. list_size: skills in a training list, including the needed one.
+    temperature: divides the scores of a list before the softmax.
     """
 
-    base: str
-    languages: tuple[str, ...]
-    feedback: str = ""
     queries: int = 6
-    prompts: str = ""
     max_length: int = 256
     list_size: int = RERANKED
     temperature: float = 1.0
-    folds: int = 5
-    fold: int = 0
-    seed: int = 0
-    epochs: int = 1
-    learning_rate: float = 2e-5
-    batch_size: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +86,7 @@ class TrainingSet:
     texts: the text of each skill for the cross-encoder, by skill id. notes: counts for the card.
     """
 
-    options: TrainingOptions
+    options: RerankerOptions
     lists: list[TrainingList] = field(default_factory=list)
     held_out: list[HeldOutQuery] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
@@ -117,7 +105,7 @@ class _Query(NamedTuple):
 
 def build_training_set(
     services: Services,
-    options: TrainingOptions,
+    options: RerankerOptions,
     tasks: Sequence[Mapping[str, Any]],
     step: ProgressCallback,
 ) -> TrainingSet:
@@ -125,7 +113,7 @@ def build_training_set(
 
     tasks: feedback, objects with `instruction`, `gt_skill_ids` and, optionally, `also` and
     `weight`; a task whose weight gives it no copy is left out. step: called with the queries done
-    and their total. Raises UsageError if the library is too small.
+    and their total. Raises UsageError if there are too few queries, or none is held out.
     """
     revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
@@ -145,14 +133,11 @@ def build_training_set(
         "tasks left out by their weight": without_copy,
     }
     training_set = TrainingSet(options, notes=notes)
-    if len(training) < _MIN_LISTS:
-        raise UsageError(
-            f"the library has {len(known)} skills in {', '.join(options.languages)}: "
-            "too few for training and held-out sets"
-        )
-    miner = NegativeMiner(training, vectors)
     prompts = read_prompts(services, known, options.prompts)
     queries = labelled + _make_own_queries(known, options) + _make_prompt_queries(prompts)
+    held_out = sum(folds[query.needed[0]] == options.fold for query in queries)
+    check_sizes(options, len(known), len(queries) - held_out, held_out)
+    miner = NegativeMiner(training, vectors)
     near_misses = _find_near_misses(services, prompts, training_set)
     for done, query in enumerate(queries):
         step(done, len(queries))
@@ -165,10 +150,8 @@ def build_training_set(
     training_set.notes["candidates judged as negatives"] = miner.counts["candidates"]
     for layer in FILTER_LAYERS:
         training_set.notes[f"candidates filtered by {layer}"] = miner.counts[layer]
-    if len(training_set.lists) < _MIN_LISTS:
-        raise UsageError(
-            f"only {len(training_set.lists)} training lists: give --feedback, or more --queries"
-        )
+    if not training_set.lists:
+        raise UsageError("no query has a skill to contrast with the needed one: add skills")
     _add_texts(services, training_set)
     return training_set
 
@@ -184,7 +167,7 @@ def _make_lists(
     query: _Query,
     candidates: Sequence[RankedSkill],
     miner: NegativeMiner,
-    options: TrainingOptions,
+    options: RerankerOptions,
     near_misses: Sequence[str],
 ) -> list[TrainingList]:
     """Return the lists of a query: one for each needed skill, as often as the query is copied.
@@ -206,7 +189,7 @@ def _make_lists(
 
 
 def _make_own_queries(
-    known: Mapping[str, StoredRevision], options: TrainingOptions
+    known: Mapping[str, StoredRevision], options: RerankerOptions
 ) -> list[_Query]:
     found = []
     for skill_id, revision in known.items():

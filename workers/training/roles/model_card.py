@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from skills.roles.classifier import FORMAT, ROLES
-from workers.training.roles.role_training import Example, TrainingResult, accuracy_and_macro_f1
+from workers.evaluation.metrics import accuracy_and_macro_f1
+from workers.training.roles.role_training import Example, TrainingResult
 
 
 def make_model_card(

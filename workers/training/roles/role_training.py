@@ -22,6 +22,7 @@ from skills.roles.classifier import ROLES, Probabilities, RoleClassifier, blend_
 from skills.roles.features import FEATURE_COUNT, Features, extract_features
 from skills.roles.passage_context import PassageContext, build_passage_contexts
 from skills.roles.rules import RolePrediction, classify_by_rules
+from workers.evaluation.metrics import accuracy_and_macro_f1
 from workers.evaluation.predictions import last_line_before_next
 
 REGULARISATIONS = (0.02, 0.05, 0.3)
@@ -282,11 +283,3 @@ def predict_places(
     """Return the index in ROLES of the role of each passage, (passages,)."""
     blended = blend_probabilities(example.blocks, example.predictions, by_features, share)
     return np.asarray(blended.argmax(axis=1), np.int64)
-
-
-def accuracy_and_macro_f1(confusion: Counts) -> tuple[float, float]:
-    """Return accuracy over lines and macro-F1 over the six roles, as in `eval roles`."""
-    right = np.diagonal(confusion)
-    sums = confusion.sum(axis=0) + confusion.sum(axis=1)
-    f1 = 2 * right / np.maximum(sums, 1e-9)
-    return float(right.sum() / max(1.0, confusion.sum())), float(f1.sum() / len(ROLES))

@@ -38,7 +38,7 @@ from workers.training.encoder.mine_pairs import build_encoder_training_set
 from workers.training.query_origins import LABELLED
 from workers.training.ranker_training import rank_prompt
 from workers.training.reranker.training_lists import (
-    TrainingOptions,
+    RerankerOptions,
     TrainingSet,
     build_training_set,
 )
@@ -79,7 +79,7 @@ def recalled(services: Services, task: str) -> bool:
 
 
 def reranker_set(services: Services, *rows: dict[str, Any]) -> TrainingSet:
-    options = TrainingOptions("base", ("en",), queries=2, prompts="")
+    options = RerankerOptions("base", ("en",), queries=2, prompts="")
     return build_training_set(services, options, rows, lambda done, total: None)
 
 
@@ -130,11 +130,27 @@ def test_copies_of_a_prompt_are_those_of_its_row(services: Services) -> None:
     assert MAP not in pairs
 
 
+@pytest.mark.parametrize("changed", [{"folds": 100, "fold": 99}, {"pairs": 0, "queries": 0}])
+def test_a_training_that_holds_nothing_out_is_refused(
+    services: Services, changed: dict[str, Any]
+) -> None:
+    options = {name: value for name, value in changed.items() if name != "queries"}
+    with pytest.raises(UsageError, match=r"0 in the held-out part .*--folds"):
+        build_encoder_training_set(
+            services, EncoderOptions("base", ("en",), **options), [], lambda done, total: None
+        )
+    options = {name: value for name, value in changed.items() if name != "pairs"}
+    with pytest.raises(UsageError, match=r"0 in the held-out part .*--folds"):
+        build_training_set(
+            services, RerankerOptions("base", ("en",), **options), [], lambda done, total: None
+        )
+
+
 def test_other_right_skills_are_needed_too(services: Services) -> None:
     task = row(PROMPT, KILN) | {"also": [MAP, "crafts:not-there"]}
     needed, lists = [], []
     for fold in range(5):
-        options = TrainingOptions("base", ("en",), queries=2, fold=fold)
+        options = RerankerOptions("base", ("en",), queries=2, fold=fold)
         made = build_training_set(services, options, [task], lambda done, total: None)
         needed += [one.needed for one in made.held_out if one.origin == LABELLED]
         lists += [one for one in made.lists if one.query == PROMPT]

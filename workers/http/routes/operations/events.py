@@ -17,7 +17,7 @@ from skills.batches import batches
 from skills.events import (
     Event,
     SourceChanged,
-    get_source_id,
+    get_changed_source,
     parse_event,
     parse_request,
     replace_origin,
@@ -188,7 +188,7 @@ def describe_event(job: Job) -> ListedEvent:
     subject, problem = "", ""
     try:
         data = job.event.parse_data()
-        subject = getattr(data, "skill_id", "") or get_source_id(data)
+        subject = getattr(data, "skill_id", "") or get_changed_source(data)
     except UsageError as error:
         problem = str(error)
     return ListedEvent(
@@ -209,7 +209,7 @@ def _record_event(backend: StoreBackend, caller: Caller, text: bytes, request: R
     content = event.parse_data()
     if event.replyto:
         raise UsageError("replyto: replies are sent to queues only, not over HTTP; leave it out")
-    source_id = get_source_id(content)
+    source_id = get_changed_source(content)
     note_object(request, f"{event.type} {source_id}".strip())
     if source_id:
         check_source(caller, source_id)

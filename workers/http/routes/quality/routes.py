@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.exceptions import HTTPException
 
-from skills.skill_policy import get_source_id
+from skills.record import get_source_id
 from tasks.evaluations.model import EvaluatedPrompt, Evaluation
 from tasks.services import Lazy
 from workers.backend.store_backend import StoreBackend
