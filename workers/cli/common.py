@@ -46,8 +46,8 @@ group_option = click.option(
     multiple=True,
     metavar="GROUP",
     callback=_parse_groups,
-    help="A group that sees the skills of the source; repeatable [default: as before, or as "
-    "access.default_groups says].",
+    help="A group that sees the skills of the source; repeatable [default: unchanged; for a new "
+    "source access.default_groups].",
 )
 
 
@@ -66,13 +66,6 @@ _WANTS_JSON = "skillbus.json"
 
 ORIGIN = "skillbus/command-line"
 """The `source` of the events that commands submit."""
-
-
-def format_count(count: int, noun: str) -> str:
-    """Return a number with its noun: "1 skill", "2 skills", "2 queries"."""
-    if count != 1:
-        noun = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
-    return f"{count} {noun}"
 
 
 def format_time(seconds: float) -> str:

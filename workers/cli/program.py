@@ -17,7 +17,7 @@ from workers.cli.parameter_types import FolderPath
 
 _COMMANDS = {
     "sync": ("library.sync", "Sync the library with a directory of skills."),
-    "watch": ("library.watch", "Sync DIRECTORY, then keep it synced until interrupted."),
+    "watch": ("library.watch", "Sync a directory, then follow its changes until interrupted."),
     "upload": ("library.upload", "Upload skills: a SKILL.md, a zip or tar, or a folder."),
     "query": ("library.query", "Find the skills for a task, and the passages that it needs."),
     "outcome": (
@@ -42,7 +42,10 @@ _COMMANDS = {
     "serve": ("processes", "Run workers, watcher and gateway until interrupted."),
     "gateway": ("processes", "Serve HTTP for a distributed deployment until interrupted."),
     "tokens": ("operations.tokens", "Add, list and revoke access tokens."),
-    "audit": ("operations.audit", "List who changed what in this home, oldest first."),
+    "audit": (
+        "operations.audit",
+        "List the changes made in this home and their authors, oldest first.",
+    ),
     "mcp": ("processes", "Serve an agent over MCP on standard input and output."),
     "hook": ("operations.hook", "Add skills to each prompt of a coding agent."),
     "consume": ("processes", "Consume events and queries from a queue until interrupted."),
@@ -51,7 +54,7 @@ _COMMANDS = {
     "restore": ("operations.backup", "Restore a backup to an empty home or empty servers."),
     "reindex": (
         "operations.reindex",
-        "Build the index for the current model and schema; parse again.",
+        "Build a new index for the current model; parse outdated skills.",
     ),
     "eval": (
         "evaluation.eval:evaluate",
@@ -80,7 +83,7 @@ _CELERY_VARIABLES = (
 )
 @click.pass_context
 def cli(ctx: click.Context, home: Path | None) -> None:
-    """Search agent skills: find the skills, and the passages of them, that a task needs.
+    """Find the agent skills for a task, and the passages that it needs.
 
     \b
     Examples:
@@ -128,7 +131,9 @@ def _check_arguments(arguments: Iterable[str]) -> None:
         try:
             argument.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"the argument {argument!r} is not UTF-8; convert it") from None
+            raise UsageError(
+                f"the argument {argument!r} is not UTF-8; convert it to UTF-8"
+            ) from None
 
 
 def _exit_with_message(message: str, code: int) -> None:

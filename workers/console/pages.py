@@ -30,9 +30,9 @@ from workers.console.text_display import (
     show_value,
     skill_path,
 )
-from workers.durations import format_duration, format_seconds
 from workers.http.authentication import Caller
 from workers.http.tokens import TokenScope
+from workers.quantities import format_duration, format_seconds
 
 PREFIX = "/console"
 LOGIN_PATH = f"{PREFIX}/login"

@@ -263,7 +263,7 @@ class AccessMiddleware:
         host = _HOST.fullmatch(named[0].lower()) if len(named) == 1 else None
         if host is None or host[1] not in self._hosts:
             raise HTTPException(
-                421, "this gateway has another name; gateway.hosts lists the accepted names"
+                421, "the Host header names a host that is not accepted; add it to gateway.hosts"
             )
 
     def _check_origin(self, headers: Headers) -> None:
@@ -286,7 +286,9 @@ class AccessMiddleware:
         caller = await self._access.find_caller(headers)
         if caller is None:
             known = "authorization" in headers
-            raise _unauthorized(_UNKNOWN if known else "send `Authorization: Bearer …`")
+            raise _unauthorized(
+                _UNKNOWN if known else "a token is required: send `Authorization: Bearer TOKEN`"
+            )
         return caller
 
     def _is_public(self, path: str) -> bool:

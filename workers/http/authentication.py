@@ -109,7 +109,7 @@ def check_scope(caller: Caller, scope: TokenScope) -> None:
     if caller.scope < scope:
         raise HTTPException(
             403,
-            f"this needs a token of scope {scope.name.lower()}, and yours is for "
+            f"this needs a token of scope {scope.name.lower()}, and yours has scope "
             f"{caller.scope.name.lower()}",
         )
 

@@ -95,7 +95,7 @@ class RevisionReader:
             entry = next(iter(self.graph.get_entries([skill_id])), None)
             found = {one.key.seq: one for one in self._history.list_revisions(skill_id)}
             if entry is None and not found:
-                raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
+                raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` lists them")
             if entry is None or not entry.seq:
                 return self._describe(list(found.values()), entry)
             key = RevisionKey(skill_id, entry.seq)

@@ -343,7 +343,7 @@ def require_entry(graph: Catalog, skill_id: str) -> CatalogEntry:
     """Return the catalog entry of a skill; raises NotFoundError if it does not exist."""
     entries = graph.get_entries([skill_id])
     if not entries:
-        raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
+        raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` lists them")
     return entries[0]
 
 

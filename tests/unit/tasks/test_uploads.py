@@ -234,7 +234,7 @@ def test_a_file_that_changes_after_its_folder_was_listed_is_refused(
 
 def test_one_skill_file_needs_a_path(settings: Settings) -> None:
     assert upload(settings, SKILL, "trips").skill_ids == ("team:trips",)
-    refused(settings, SKILL, "name the folder of the skill with `path`")
+    refused(settings, SKILL, "give the path of the skill's folder as")
 
 
 @pytest.mark.parametrize(

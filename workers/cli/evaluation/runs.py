@@ -15,7 +15,6 @@ from tasks.evaluations.model import EvaluationSummary, Measure
 from tasks.evaluations.protocol import EvaluationStore
 from workers.cli.audited import audited
 from workers.cli.common import (
-    format_count,
     json_option,
     print_line,
     print_list,
@@ -24,6 +23,7 @@ from workers.cli.common import (
     read_settings,
     shorten,
 )
+from workers.quantities import format_count
 
 if TYPE_CHECKING:
     from workers.evaluation.runs.compare_runs import RunComparison
@@ -45,7 +45,7 @@ def _open_store() -> Iterator[EvaluationStore]:
 @click.command("list")
 @json_option
 def list_runs() -> None:
-    """List kept runs, the newest first."""
+    """List kept runs, newest first."""
     with _open_store() as store:
         found = store.list_summaries()
     print_list(
@@ -70,8 +70,8 @@ def _to_cells(row: dict[str, Any]) -> tuple[object, ...]:
 def compare(before: str, after: str) -> None:
     """Compare two kept runs: measures, and prompts that changed.
 
-    BEFORE and AFTER are ids of `skillbus eval list`, or the beginnings of ids. Differences are of
-    the prompts that both runs have, with 95% bootstrap intervals.
+    BEFORE and AFTER are ids of `skillbus eval list`, or the beginnings of ids. Differences are
+    means over the prompts that both runs have, with 95% bootstrap intervals.
     """
     from workers.evaluation.runs.compare_runs import compare_runs
 

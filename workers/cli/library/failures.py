@@ -20,7 +20,7 @@ from workers.library.skill_reader import iterate_entries
 @click.option(
     "--refinement",
     is_flag=True,
-    help="Instead, the skills about which the language model gave invalid answers.",
+    help="List skills for which the language model gave invalid answers.",
 )
 @json_option
 def failures(refinement: bool) -> None:

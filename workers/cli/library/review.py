@@ -180,7 +180,9 @@ def _ask_about(name: str, data: dict[str, Any]) -> None:
     if data["change"] is not None:
         print_diff(data["change"])
     if not ask(f"Publish {name}?"):
-        raise UsageError(f"nothing was approved; `skillbus review approve {name}` does not ask")
+        raise UsageError(
+            f"nothing was approved; to skip the question, run `skillbus review approve {name}`"
+        )
 
 
 @review.command("reject")

@@ -13,7 +13,6 @@ from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
     ask,
-    format_count,
     json_option,
     print_line,
     print_list,
@@ -23,6 +22,7 @@ from workers.cli.common import (
     shorten,
     wants_json,
 )
+from workers.quantities import format_count
 
 _ROW = ("seq", "state", "published_at", "safety_level", "lines", "licence", "withheld")
 
@@ -89,7 +89,7 @@ def purge(skill_id: str, yes: bool) -> None:
         with open_revision_reader(settings) as reader:
             reader.list_revisions(skill_id)  # refuses an unknown skill before it is asked about
         if not ask(f"Remove {skill_id} and all its revisions permanently?"):
-            raise UsageError("nothing was removed; `--yes` does not ask")
+            raise UsageError("nothing was removed; --yes skips the question")
     with open_backend(settings, writable=True, embeds="nothing") as backend:
         data = backend.purge_skill(skill_id)
     if settings.distributed:

@@ -20,7 +20,6 @@ from tasks.sources.directory import identify_folder
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
 from workers.cli.common import (
-    format_count,
     group_option,
     json_option,
     open_catalog,
@@ -34,9 +33,9 @@ from workers.cli.common import (
 from workers.cli.library.sync import EMBEDDED, sync_source
 from workers.cli.parameter_types import NumberRange
 from workers.cli.waiting import submit_and_wait
-from workers.durations import format_duration
 from workers.library.access.reader_views import check_new_source_id
 from workers.monitoring.status import source_status
+from workers.quantities import format_count, format_duration
 
 
 @click.group()
@@ -52,7 +51,7 @@ def sources() -> None:
 @click.option(
     "--credential-file",
     type=click.Path(path_type=Path),
-    help="File with a token or user:password on one line; below `git.credentials`.",
+    help="File in the folder `git.credentials` with a token or user:password on one line.",
 )
 @click.option(
     "--poll-seconds",

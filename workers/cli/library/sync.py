@@ -26,7 +26,6 @@ from workers.cli.audited import audited
 from workers.cli.common import (
     ORIGIN,
     SyncProgress,
-    format_count,
     group_option,
     json_option,
     print_line,
@@ -37,6 +36,7 @@ from workers.cli.common import (
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 from workers.cli.parameter_types import FolderPath
 from workers.cli.waiting import FailedEmbeddings, OtherRoots, wait_for_event
+from workers.quantities import format_count
 
 WORDS, SEARCHABLE, EMBEDDED = "words", "searchable", "embedded"
 _EMBEDS: dict[str, EmbedMode] = {WORDS: "nothing", SEARCHABLE: "skills", EMBEDDED: "sections"}
@@ -77,8 +77,8 @@ def sync(
 ) -> None:
     """Sync the library with a directory of skills.
 
-    New and changed skills are read, missing skills are removed. The next run resumes an interrupted
-    one. If `skillbus serve` runs, it does the work.
+    Reads new and changed skills, and removes skills that the directory no longer has. An
+    interrupted run is resumed by the next one. If `skillbus serve` is running, it does the work.
 
     \b
     Examples:

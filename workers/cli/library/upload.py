@@ -16,16 +16,10 @@ from tasks.sources.uploads.store import open_upload_store
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.audited import audited
-from workers.cli.common import (
-    format_count,
-    json_option,
-    print_line,
-    print_result,
-    print_to_stderr,
-    read_settings,
-)
+from workers.cli.common import json_option, print_line, print_result, print_to_stderr, read_settings
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 from workers.cli.waiting import wait_for_event
+from workers.quantities import format_count
 
 
 @click.command()
@@ -34,14 +28,15 @@ from workers.cli.waiting import wait_for_event
 @click.option(
     "--path",
     default="",
-    help="The skill's path in the source [default: as the archive or the folder names it].",
+    help="The skill's path in the source [default: its path in the archive or folder].",
 )
 @json_option
 @audited("skills.upload", "source_id", "path", "what")
 def upload(what: Path, source_id: str, path: str) -> None:
     """Upload skills: a SKILL.md, a zip or tar, or a folder.
 
-    They are copied and replace skills of the same path. Returns when the skills are searchable.
+    The skills are copied, and replace skills at the same path. The command returns when they are
+    searchable.
 
     \b
     Examples:

@@ -8,7 +8,6 @@ from workers.audit.log import get_local_principal
 from workers.backend.factory import open_backend, open_review_lister, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
-    format_count,
     json_option,
     open_catalog,
     print_line,
@@ -17,6 +16,7 @@ from workers.cli.common import (
     read_settings,
     require_source,
 )
+from workers.quantities import format_count
 
 
 @click.group()
@@ -36,9 +36,9 @@ def waivers() -> None:
 def add(revision: str, rule: str, reason: str) -> None:
     """Waive the findings of a rule in a skill.
 
-    Without SEQ, those in its published revision. A waiver is about the bytes of all files of the
-    skill: it ends when any of them changes. It covers what the rule finds now, and nothing that it
-    finds later. `skillbus findings SKILL_ID` lists findings with their rules.
+    Without SEQ, waives those in its published revision. A waiver ends when any file of the skill
+    changes. It covers what the rule finds now, and nothing that it finds later. `skillbus findings
+    SKILL_ID` lists findings with their rules.
 
     \b
     Example:
@@ -59,7 +59,7 @@ def add(revision: str, rule: str, reason: str) -> None:
 def list_waivers(source_id: str | None) -> None:
     """List waivers with their author and reason.
 
-    Waivers of earlier contents have ended.
+    A waiver has ended if the skill has changed since.
     """
     settings = read_settings()
     with open_review_lister(settings) as lister:

@@ -9,7 +9,6 @@ import click
 
 from workers.cli.audited import audited
 from workers.cli.common import (
-    format_count,
     json_option,
     print_result,
     print_to_stderr,
@@ -17,6 +16,7 @@ from workers.cli.common import (
     read_settings,
 )
 from workers.cli.parameter_types import FolderPath
+from workers.quantities import format_count
 
 if TYPE_CHECKING:
     from workers.backup.folder import Manifest
@@ -32,8 +32,8 @@ _folder_argument = click.argument(
 def backup(folder: Path) -> None:
     """Copy the library into a new folder.
 
-    The copy has the journal, outcomes and uploaded skills too. Workers and `serve` may run
-    meanwhile. Settings, tokens, credentials and the files of other sources are not copied.
+    The copy includes the journal, outcomes and uploaded skills. Workers and `serve` may keep
+    running. Settings, tokens, credentials and the files of other sources are not copied.
 
     \b
     Examples:
@@ -62,8 +62,9 @@ def backup(folder: Path) -> None:
 def restore(folder: Path) -> None:
     """Restore a backup to an empty home or empty servers.
 
-    Every file of the backup is checked before anything is written. No process of skillbus may
-    run on these servers. Afterwards start the processes, and sync the sources to add later changes.
+    Every file of the backup is checked before anything is written. Stop all skillbus processes of
+    these servers first. Afterwards, start them and sync the sources, which may have changed since
+    the backup.
 
     \b
     Examples:

@@ -11,7 +11,6 @@ from config.errors import NothingToDoError
 from config.settings import Settings
 from workers.cli.audited import audited
 from workers.cli.common import (
-    format_count,
     json_option,
     print_result,
     print_to_stderr,
@@ -19,6 +18,7 @@ from workers.cli.common import (
     read_settings,
     wants_json,
 )
+from workers.quantities import format_count
 
 if TYPE_CHECKING:
     from search.elastic.replacement import ElasticsearchReplacement
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @json_option
 @audited("library.reindex", "drop_old")
 def reindex(drop_old: bool) -> None:
-    """Build the index for the current model and schema; parse again.
+    """Build a new index for the current model; parse outdated skills.
 
     When it is complete, the library switches to it. The old index answers until the switch, and is
     kept until --drop-old. Run it with the new settings while the workers, or `skillbus serve`, run
@@ -42,9 +42,10 @@ def reindex(drop_old: bool) -> None:
     `serve` writes to the index of a home: the command copies the index while `serve` runs, and then
     asks you to stop `serve` and to run the command again for the switch.
 
-    Skills that an older version of the parser parsed are parsed again in the background anyway. The
-    command does it at once; with servers, only if the index is current, since old workers would not
-    find the new revisions: run it again when the workers are restarted.
+    Outdated skills, which an older version of the parser parsed, are parsed again in the
+    background anyway. The command does it at once; with servers, only if the index is current,
+    since old workers would not find the new revisions: run it again when the workers are
+    restarted.
     """
     settings = read_settings()
     if drop_old:

@@ -12,7 +12,6 @@ from config.errors import UsageError
 from config.settings import Settings
 from skills.bundle.escaping import escape_terminal_line
 from workers.cli.common import (
-    format_count,
     json_option,
     note_more,
     print_json,
@@ -26,6 +25,7 @@ from workers.cli.common import (
     shorten,
     wants_json,
 )
+from workers.quantities import format_count
 
 if TYPE_CHECKING:
     from tasks.outcomes.protocol import OutcomeStore
@@ -51,19 +51,19 @@ _LOCAL_USER = "(this machine)"
 @click.option(
     "--owner",
     metavar="TOKEN",
-    help="Only queries and outcomes of this token; '': the user of this machine.",
+    help="Only queries and outcomes of this token ('' for the user of this machine).",
 )
-@click.option("--unused", is_flag=True, help="Instead, skills that were never chosen.")
-@click.option("--queries", is_flag=True, help="Instead, answered queries, newest first.")
+@click.option("--unused", is_flag=True, help="List skills that were never chosen.")
+@click.option("--queries", is_flag=True, help="List answered queries, newest first.")
 @click.option(
     "--unanswered",
     is_flag=True,
-    help="Instead, queries for which no skill was found, or none was useful, in groups.",
+    help="List queries for which no skill was found, or none was useful, in groups.",
 )
 @click.option(
     "--copies",
     is_flag=True,
-    help="Instead, skills that were never chosen because an equivalent skill was preferred.",
+    help="List skills that were never chosen because an equivalent skill was preferred.",
 )
 @click.option(
     "--limit",
@@ -96,10 +96,12 @@ def usage(
       skillbus usage --unanswered
     """
     if unused + queries + unanswered + copies > 1:
-        raise UsageError("give one of --unused, --queries, --unanswered and --copies")
+        raise UsageError("give only one of --unused, --queries, --unanswered and --copies")
     if (queries or unanswered) and (skill is not None or source is not None):
         name = "--queries" if queries else "--unanswered"
-        raise UsageError(f"{name}: queries belong to no skill or source; leave these out")
+        raise UsageError(
+            f"{name} lists queries of all skills and sources: leave out --skill and --source"
+        )
     settings = read_settings()
     from workers.library.usage.findings import describe_unused  # slow to import
     from workers.library.usage.report import UsageFilter

@@ -21,8 +21,9 @@ from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.usage.forget import forget_owner, has_owner
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
-from workers.cli.common import format_count, json_option, print_list, print_result, read_settings
+from workers.cli.common import json_option, print_list, print_result, read_settings
 from workers.cli.parameter_types import NumberRange, OutputFile
+from workers.quantities import format_count
 
 
 @click.group()
@@ -103,7 +104,7 @@ def _link_without(settings: Settings) -> None:
 @click.option(
     "--owner",
     metavar="TOKEN",
-    help="Forget outcomes and queries of this token; '': the user of this machine.",
+    help="Forget outcomes and queries of this token ('' for the user of this machine).",
 )
 @click.option(
     "--older-than",
@@ -149,7 +150,8 @@ def forget(query_id: str | None, owner: str | None, older_than: float | None) ->
     )
     if not is_known:
         raise NotFoundError(
-            f"nothing of owner {owner!r} is stored; `skillbus outcomes owners` lists who reported"
+            f"no query or outcome of owner {owner!r} is stored; `skillbus outcomes owners` lists "
+            "who reported"
         )
     _link_without(settings)
     print_result({"forgotten": deleted}, f"{format_count(deleted, 'outcome')} forgotten")

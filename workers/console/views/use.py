@@ -33,7 +33,7 @@ TABS = {
     "queries": "Queries",
     "unanswered": "Unanswered",
     "unused": "Never chosen",
-    "copies": "Left out for a copy",
+    "copies": "Copy preferred",
 }
 RANGES = (7, 30, 90, 365)
 OUTCOMES = {

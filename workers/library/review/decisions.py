@@ -80,7 +80,7 @@ class SkillReviews:
             rules = {get_rule_id(one) for one in revision.findings.findings}
             others = ", ".join(sorted(rules)) or "none"
             raise UsageError(
-                f"{rule} finds nothing in {skill_id}@{revision.seq}; its findings are of: {others}"
+                f"{rule} finds nothing in {skill_id}@{revision.seq}; rules with findings: {others}"
             )
         record = _make_waiver(revision, rule, found, reviewer)
         self._save([record])
@@ -98,7 +98,7 @@ class SkillReviews:
         )
         if not removed:
             raise NotFoundError(
-                f"{rule} is not waived for {skill_id}; `skillbus waivers list` names what is"
+                f"{rule} is not waived for {skill_id}; `skillbus waivers list` lists the waivers"
             )
         return removed
 
@@ -152,7 +152,7 @@ class SkillReviews:
         ]
         if not decided:
             raise NotFoundError(
-                f"nothing was decided about {skill_id}; `skillbus review list` names what was"
+                f"there is no decision about {skill_id}; `skillbus review list` lists decisions"
             )
         waiting = [
             ReviewRecord(skill_id, one.content_hash, ReviewKind.WAITING, seq=one.seq)
@@ -192,15 +192,15 @@ class SkillReviews:
         if decision is ReviewDecision.REJECT:
             if is_published:
                 raise UsageError(
-                    f"{key} is published: pin the skill to an earlier revision, or have it "
-                    "withheld with `skillbus review confirm`"
+                    f"{key} is published: pin the skill to an earlier revision, or withhold it "
+                    "with `skillbus review confirm`"
                 )
             self._save([_make_record(revision, ReviewKind.REJECTION, reviewer)])
             return
         if key.seq < entry.seq and not is_published:
             raise UsageError(
-                f"{key} is older than the published revision {entry.seq}: `skillbus pins add` "
-                "goes back to one"
+                f"{key} is older than the published revision {entry.seq}: to go back to it, use "
+                "`skillbus pins add`"
             )
         self._save([_make_record(revision, ReviewKind.APPROVAL, reviewer)])
         request_ingest(self._graph, entry)
@@ -210,11 +210,12 @@ class SkillReviews:
     def _choose_update(self, skill_id: str, seq: int | None) -> Revision:
         if not is_reviewed_source(self._settings.policy, skill_id):
             raise UsageError(
-                f"updates of {skill_id} need no review; policy.review names sources whose do"
+                f"updates of {skill_id} need no review: its source is not in policy.review"
             )
         if seq is None:
             raise UsageError(
-                f"name the revision that was looked at, as {skill_id}@SEQ: another may have come"
+                f"name the revision that you reviewed, as {skill_id}@SEQ: a newer one may have "
+                "arrived"
             )
         # An approved content is published under another seq; the same decision is about both.
         decided = {one.content_hash for one in self._read(skill_id) if one.seq == seq}

@@ -133,7 +133,7 @@ def test_without_a_server_it_ends_in_silence(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     done = run(*words, "--verbose", content=event)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert b"no skillbus serve on" in done.stderr
+    assert b"no `skillbus serve` runs on" in done.stderr
 
 
 def test_a_server_that_does_not_answer_is_left_in_time(tmp_path: Path) -> None:

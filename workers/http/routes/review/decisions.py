@@ -166,7 +166,7 @@ def decide(
 
 @router.delete("/v1/review/{skill_id:path}", status_code=204)
 def reopen(backend: CurrentBackend, skill_id: str) -> None:
-    """Take back the decision about the present content of a skill; it waits again."""
+    """Revoke the decision about the current content of a skill; it waits for a review again."""
     backend.reopen_review(skill_id)
 
 
