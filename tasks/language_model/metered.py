@@ -151,7 +151,7 @@ class MeteredLanguageModel(LanguageModel):
         try:
             self._answers.release(key, owner)
         except TransientError as error:
-            log.warning("a claim could not be released; it ends by itself", reason=str(error))
+            log.warning("a claim could not be released; it expires", reason=str(error))
 
     # -- tokens
     def _reserve(self, request: ModelRequest, end: float) -> tuple[str, str]:

@@ -179,11 +179,13 @@ class PublicSkills:
     def _make_index(self, state: tuple[int, int], hidden: frozenset[str]) -> _Index:
         made = _Index(state, hidden=hidden)
         for source in sorted(hidden):
-            log.warning("a public source is not visible to everyone and left out", source=source)
+            log.warning("a public source is left out: it is not visible to everyone", source=source)
         kept: dict[Fingerprint, str] = {}
         for skill in self._iterate():
             if skill.name in made.skills:
-                log.info("a public skill has the name of another one", skill_id=skill.skill_id)
+                log.info(
+                    "a public skill is left out: another one has its name", skill_id=skill.skill_id
+                )
                 continue
             if len(made.skills) == MAX_SKILLS:
                 log.warning("too many public skills; the others are not listed", limit=MAX_SKILLS)

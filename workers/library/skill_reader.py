@@ -143,8 +143,8 @@ class SkillReader:
         while len(found) < limit:
             batch = graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), after_id, size)
             batch = [one for one in batch if one.skill_id.startswith(prefix)]
-            standings = policy.judge(batch)
-            found += (one for one in batch if standings[one.skill_id].violation is None)
+            results = policy.judge(batch)
+            found += (one for one in batch if results[one.skill_id].violation is None)
             if len(batch) < size:
                 break
             after_id = batch[-1].skill_id
@@ -181,11 +181,11 @@ class SkillReader:
         graph, index, *_ = self._get_stores()
         policy = self.get_policy()
         asked = graph.get_entries(list(dict.fromkeys(skill_ids)))
-        standings = policy.judge(asked)
+        results = policy.judge(asked)
         entries = [
             one
             for one in asked
-            if one.state is SkillState.PUBLISHED and standings[one.skill_id].violation is None
+            if one.state is SkillState.PUBLISHED and results[one.skill_id].violation is None
         ]
         stored = index.get_revisions([RevisionKey(one.skill_id, one.seq) for one in entries])
         allowed: dict[str, StoredRevision] = {}
@@ -298,7 +298,7 @@ class SkillReader:
         if judged.violation is not None and not include_withheld:
             return data | {"withheld": judged.violation.reason, "description": "", "links": []}
         vectors = index.get_section_vectors([revision.key]).get(revision.key)
-        data |= entry_data(entry, judged.standing, include_withheld=include_withheld)
+        data |= entry_data(entry, judged.result, include_withheld=include_withheld)
         data |= revision_data(revision, judged.findings, text)
         passage_links = link_passages(revision.parsed, vectors)
         return data | {"passage_links": [passage_link_data(link) for link in passage_links]}

@@ -276,8 +276,8 @@ def _find_others(view: View, find: str) -> list[dict[str, Any]]:
         return []
     found = view.backend.graph_for(view.caller.reader).get_entries([find])
     if found and found[0].state is SkillState.PUBLISHED:
-        standing = view.backend.skills.get_policy().judge_one(found[0])
-        return [entry_data(found[0], standing, include_withheld=view.caller.is_admin)]
+        result = view.backend.skills.get_policy().judge_one(found[0])
+        return [entry_data(found[0], result, include_withheld=view.caller.is_admin)]
     skills = find_published(view, find, _MAX_OTHERS)
     return [one for one in skills if one["name"] == find] or skills
 

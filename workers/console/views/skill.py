@@ -40,7 +40,7 @@ TABS = {
     "findings": "Findings",
     "files": "Files",
     "links": "Links",
-    "use": "Use",
+    "use": "Usage",
     "revisions": "Revisions",
     "history": "History",
 }
@@ -245,7 +245,7 @@ def _use_tab(view: View, skill_id: str, days: int) -> dict[str, Any]:
         "days": days,
         "ranges": RANGES,
         "usage": usage,
-        "chart": plot_days(usage, "Use over time", _USE_COUNTERS, "a day"),
+        "chart": plot_days(usage, "Usage over time", _USE_COUNTERS, "a day"),
         "reported": list_outcomes(*context, asked).model_dump(),
     }
 

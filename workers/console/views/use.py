@@ -93,7 +93,7 @@ def show_usage(view: CurrentView, query: Annotated[UsePageQuery, Query()]) -> Re
     found = _read(view, query)
     return view.render(
         f"use/{tab}.html",
-        section="Use",
+        section="Usage",
         query=query,
         tab=tab,
         tabs=TABS,

@@ -47,7 +47,7 @@ class Reviewer:
 
 
 class SkillReviews:
-    """Makes decisions, and takes them back. cache: of this process, in which they count at once."""
+    """Records and revokes decisions. cache: of this process, in which they count at once."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class SkillReviews:
         return record
 
     def remove_waiver(self, skill_id: str, rule: str) -> list[ReviewRecord]:
-        """Take back the waivers of a rule for all contents of a skill; NotFoundError if none."""
+        """Remove the waivers of a rule for all contents of a skill; NotFoundError if none."""
         removed = self._remove(
             skill_id,
             (
@@ -139,7 +139,7 @@ class SkillReviews:
         }
 
     def reopen(self, skill_id: str) -> list[ReviewRecord]:
-        """Take back the decisions about the present contents of a skill, which waits again.
+        """Revoke the decisions about the current contents of a skill, which waits for review again.
 
         For the published content these are waivers and the confirmation; for the held content, the
         rejection. Raises NotFoundError if there are no decisions.

@@ -56,8 +56,8 @@ class DecidedBy(ResponseModel):
 
 class ReviewEntry(ResponseModel):
     """A skill that waits for a person's decision, or has one. level, rules: of its findings that
-    count. finding: the gravest of these, null for an update and if none counts. published_seq: null
-    while no revision is published."""
+    count. finding: the most severe of these, null for an update and if none counts. published_seq:
+    null while no revision is published."""
 
     skill_id: str
     about: Literal["findings", "update"]
