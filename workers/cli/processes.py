@@ -194,7 +194,7 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervisor: i
     settings = read_settings(long_running=True)
     if not settings.distributed:
         raise UsageError(
-            "no servers configured (servers.broker, …); an embedded library is run by "
+            "no servers are configured (servers.broker, …); for an embedded library, run "
             "`skillbus serve`"
         )
     if queues is None:

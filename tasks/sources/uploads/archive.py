@@ -54,5 +54,7 @@ def detect_archive_kind(head: bytes) -> str:
     if not head:
         raise ArchiveError("the upload is empty")
     if b"\0" in head:
-        raise ArchiveError("neither a zip, a tar (.gz, .bz2, .xz) nor the text of a SKILL.md")
+        raise ArchiveError(
+            "the upload is not a zip, a tar (.gz, .bz2, .xz) or the text of a SKILL.md"
+        )
     return "text"

@@ -29,8 +29,8 @@ def clean_path(name: str, depth: int) -> str:
     for part in parts:
         if part in ("", ".", ".."):
             raise ArchiveError(
-                f"{escape_name(name)}: the path leads out of the upload; use relative paths "
-                "without . and .."
+                f"{escape_name(name)}: the path has an empty part, . or ..; use a plain relative "
+                "path"
             )
         if len(part.encode()) > _MAX_PART_BYTES:
             raise ArchiveError(

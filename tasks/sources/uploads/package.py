@@ -129,8 +129,8 @@ def _check_skills(skills: Mapping[str, Mapping[str, str]], settings: Settings) -
         raise ArchiveError(f"the upload has no {SKILL_FILE}; a skill is a folder that contains one")
     if "." in skills:
         raise ArchiveError(
-            f"{SKILL_FILE}, or a text that is read as one, is at the top level: give the path of "
-            "the skill's folder as `path` (`--path`)"
+            f"the upload has {SKILL_FILE} at its top level (a text file is read as {SKILL_FILE}): "
+            "give the path of the skill's folder as `path` (`--path`)"
         )
     if len(skills) > settings.uploads.skills:
         raise UploadTooLargeError(f"more than {settings.uploads.skills} skills (uploads.skills)")

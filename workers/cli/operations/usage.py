@@ -221,7 +221,7 @@ def _print_copies(rows: list[dict[str, Any]], limit: int) -> None:
     def to_cells(row: dict[str, Any]) -> tuple[object, ...]:
         return row["lost"], row["skill_id"], ", ".join(one["skill_id"] for one in row["to"][:3])
 
-    nothing = "no skill was always left out for an equivalent one"
+    nothing = "no skill was always left out in favour of an equivalent one"
     _print_skills(rows, limit, ("left out", "skill id", "for"), nothing, to_cells)
 
 

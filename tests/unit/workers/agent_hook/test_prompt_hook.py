@@ -103,10 +103,10 @@ def test_only_compaction_sends_again() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no event"),
-        (b"{", "no event"),
-        (b"[1]", "no event"),
-        (b"\xff", "no event"),
+        (b"", "no hook event"),
+        (b"{", "no hook event"),
+        (b"[1]", "no hook event"),
+        (b"\xff", "no hook event"),
         (b"{}", "'None' is not one that this hook handles"),
         (b'{"hook_event_name": "Stop"}', "'Stop' is not one"),
         (b'{"hook_event_name": "UserPromptSubmit"}', "no prompt"),
@@ -212,7 +212,7 @@ def test_a_server_of_another_user_is_sent_nothing(
         server.accept()[0].close()
         own = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-        with pytest.raises(prompt_hook._Nothing, match="of another user"):
+        with pytest.raises(prompt_hook._Nothing, match="belongs to another user"):
             prompt_hook._connect(options)
         connection, _ = server.accept()
         with connection:
