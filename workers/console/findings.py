@@ -64,7 +64,7 @@ def group_by_rule(revision: Mapping[str, Any], highest_level: int) -> list[RuleF
 
 
 def _find_last_rule(revision: Mapping[str, Any], highest_level: int) -> str | None:
-    """Return the only rule whose findings withhold a published revision, None without one."""
+    """Return the only rule whose findings withhold a published revision, or None."""
     findings = revision["safety"]
     # With more findings, the scan may have left out equally severe ones of other rules.
     is_complete = len(findings) < MAX_FINDINGS

@@ -102,7 +102,7 @@ class Pages:
         return response
 
     def get_session(self, request: Request) -> Session | None:
-        """Return the session of a request, None without one."""
+        """Return the session of a request, or None."""
         return self.sessions.open(request.headers)
 
     def set_session(self, request: Request, response: Response, session: Session) -> None:

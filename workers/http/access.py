@@ -82,7 +82,7 @@ class AccessRules:
             caller = authenticate(headers, self.tokens, allow_anonymous=self.allow_anonymous)
         except MisconfiguredError as error:
             log.error("tokens cannot be read", reason=str(error))
-            raise HTTPException(503, "tokens cannot be checked at present") from None
+            raise HTTPException(503, "tokens cannot be checked now; try again") from None
         if caller is None and self.oidc is not None:
             caller = await self.oidc.authenticate(get_bearer(headers))
         return caller
@@ -100,7 +100,7 @@ class PageAccess(Protocol):
         ...
 
     async def get_bearer(self, headers: Mapping[str, str]) -> str:
-        """Return the bearer token in the cookie of a request, "" without one.
+        """Return the bearer token in the cookie of a request, or "".
 
         Raises HTTPException (503) while it cannot be checked.
         """
@@ -212,7 +212,7 @@ class AccessMiddleware:
             recorder.check()
         except MisconfiguredError as error:
             log.error("changes cannot be recorded", reason=str(error))
-            raise HTTPException(503, "changes cannot be recorded at present") from None
+            raise HTTPException(503, "changes cannot be recorded now; try again") from None
         return recorder
 
     async def _check_request(self, scope: Scope, headers: Headers) -> None:

@@ -70,7 +70,7 @@ def authenticate(
 
 
 def get_bearer(headers: Mapping[str, str]) -> str:
-    """Return the bearer token of a request, "" without one."""
+    """Return the bearer token of a request, or ""."""
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""
 

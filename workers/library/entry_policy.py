@@ -87,7 +87,7 @@ class EntryPolicy:
         return PolicyResult(level, violation)
 
     def judge_revision(self, entry: CatalogEntry, revision: StoredRevision) -> RevisionStanding:
-        """Return the result of the published revision of an entry, which the present scanner has
+        """Return the result of the published revision of an entry, which the current scanner has
         read (`rescan_revision`)."""
         place = (entry.skill_id, revision.content_hash, revision.parsed.record, entry.judgements)
         violation = self.policy.find_record_violation(*place)

@@ -37,7 +37,7 @@ class Revision:
 
     state: `published`; `held`, as the skill is pinned to another revision or this one waits for
     review; `superseded` by a newer one, or withdrawn. withheld: why the policy would keep it
-    out of bundles, None if it would not. findings: of the present scanner, with those that
+    out of bundles, None if it would not. findings: of the current scanner, with those that
     count. review: its record as an update. is_reviewed: whether it may be sent if updates of
     its source wait for a person.
     """
@@ -56,7 +56,7 @@ class Revision:
 
     @property
     def parsed(self) -> ParsedSkill:
-        """The parsed skill, with findings of the present scanner."""
+        """The parsed skill, with findings of the current scanner."""
         return self.kept.parsed
 
 
@@ -333,7 +333,7 @@ def revision_detail(revision: Revision, *, include_withheld: bool = True) -> dic
 
 
 def describe_review(reader: RevisionReader, skill_id: str, seq: int | None) -> dict[str, Any]:
-    """Return a revision under review as data; `change` is from the published one, None without one.
+    """Return a revision under review as data; `change` is from the published one, or None.
 
     A finding in SKILL.md has the lines around it, its `context`.
 

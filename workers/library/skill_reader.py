@@ -120,7 +120,7 @@ class SkillReader:
         return find_visible_sources(self._open()[0].read_access(), self._reader, default_groups)
 
     def get_policy(self) -> EntryPolicy:
-        """Return the present policy."""
+        """Return the current policy."""
         graph, index, _, reviews = self._get_stores()
         return EntryPolicy.of_catalog(self._settings, graph, index.get_revisions, reviews.get())
 
@@ -173,7 +173,7 @@ class SkillReader:
     def read_allowed(self, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
         """Return by id the published revisions of skills that the policy does not withhold.
 
-        Text and files are as stored, findings are of the present scanner. A skill that is unknown,
+        Text and files are as stored, findings are of the current scanner. A skill that is unknown,
         withheld or not published is left out.
         """
         if not skill_ids:
@@ -205,7 +205,7 @@ class SkillReader:
     def iterate_with_findings(
         self, source_id: str | None = None, skill_id: str = "", rule: str = ""
     ) -> Iterator[tuple[CatalogEntry, CountedFindings]]:
-        """Yield the published skills with findings of the present scanner or a judgement, in
+        """Yield the published skills with findings of the current scanner or a judgement, in
         the order of their ids, including withheld skills.
 
         source_id, skill_id: limit it to a source or a skill. rule: skills that are known to have no

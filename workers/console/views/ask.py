@@ -283,7 +283,7 @@ def _find_others(view: View, find: str) -> list[dict[str, Any]]:
 
 
 def _compare(view: View, compare: str, bundle: Bundle) -> BundleChange | None:
-    """Return the difference from an earlier answer, None without one or if it is no longer kept."""
+    """Return the difference from an earlier answer, or None if it is no longer kept."""
     if not compare:
         return None
     with suppress(NotFoundError):

@@ -62,7 +62,7 @@ class TimelineRow:
     """A run of a task on a time line.
 
     begun, took: seconds, the first since the event was accepted. left, width: of its bar, in per
-    cent. letter_id: of its dead letter, "" without one.
+    cent. letter_id: of its dead letter, or "".
     """
 
     run: TaskRunData

@@ -95,7 +95,7 @@ def _get_algorithms(row: dict[str, Any]) -> set[str]:
 def load_keys(settings: OidcSettings) -> tuple[VerificationKey, ...]:
     """Read the keys of an issuer from `oidc.jwks`, or from the address in its discovery document.
 
-    Raises TransientError if they are not available at present, MisconfiguredError if
+    Raises TransientError if they are not available now, MisconfiguredError if
     the document is unusable.
     """
     place = settings.jwks or _discover(settings)

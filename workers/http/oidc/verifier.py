@@ -69,7 +69,7 @@ class OidcVerifier:
             await to_thread.run_sync(self._keys.refresh, key_id, algorithm, limiter=self._limiter)
         key = self._keys.find(key_id, algorithm)
         if self._keys.is_empty:
-            raise HTTPException(503, "tokens cannot be checked at present")
+            raise HTTPException(503, "tokens cannot be checked now; try again")
         if key is None:
             raise jwt.InvalidKeyError("no such key")
         return self._decode(token, key, algorithm)

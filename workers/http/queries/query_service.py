@@ -104,7 +104,7 @@ class QueryService:
         return respond_state(job, [], headers, as_markdown=as_markdown)
 
     def _parse_wait_seconds(self, prefer: Sequence[str]) -> int | None:
-        """Return the seconds of `Prefer: wait=N` (RFC 7240), bounded; None without it."""
+        """Return the seconds of `Prefer: wait=N` (RFC 7240), bounded, or None."""
         found = _PREFER_WAIT.search(",".join(prefer))
         if found is None:
             return None

@@ -93,8 +93,8 @@ class SkillDetail(_Skill):
 
     Without record and passages if the policy withholds it and the caller is not an admin.
     warnings, safety: findings of its ingest, with lines. passages: with lines and text.
-    passage_links: between passages, by their indexes. dismissed_links: those that a person took
-    out, for admins only.
+    passage_links: between passages, by their indexes. dismissed_links: with their
+    reasons, for admins only.
     """
 
     links: list[dict[str, Any]]

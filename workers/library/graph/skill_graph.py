@@ -52,7 +52,7 @@ class GraphReader:
         }
 
     def describe_walk(self, job: Job, settings: DiffusionSettings, limit: int) -> dict[str, Any]:
-        """Return the diffusion of an answered query, move by move, over the present links.
+        """Return the diffusion of an answered query, move by move, over the current links.
 
         Raises UsageError for a query without a diffusion, TransientError for a query
         that is not answered yet.

@@ -76,7 +76,7 @@ class LibraryPage:
 class LibrarySearch:
     """Searches a library; threads may share it.
 
-    get_stores: returns the catalog and the search index. get_policy: returns the present policy.
+    get_stores: returns the catalog and the search index. get_policy: returns the current policy.
     """
 
     def __init__(

@@ -117,7 +117,7 @@ class TestSessions:
         store = TokenStore(tmp_path / "tokens.json")
         refused = Visitor(create_gateway(backend, AccessRules(store))).log_in("skb_x")
         assert refused.status_code == 503
-        assert "Tokens cannot be checked at present" in refused.text
+        assert "Tokens cannot be checked now" in refused.text
 
     def test_its_cookie_is_of_no_use_elsewhere(
         self, secrets: dict[str, str], gateway: ASGIApp, visitor: Visitor
