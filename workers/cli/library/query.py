@@ -328,7 +328,7 @@ def _print_explanation(explain: dict[str, Any]) -> None:
         print_line(f"{stage}: {_describe_model_call(report)}")
     click.echo()
     for row in explain.get("skills", []):
-        found = "in" if row["stage"] == "bundle" else f"out, in {row['stage']}"
+        found = "in" if row["stage"] == "bundle" else f"out at the stage {row['stage']}"
         print_line(f"{row['skill_id']}: {found}: {row['reason']}")
     for place, row in enumerate(explain["candidates"], 1):
         parts = dict(row["scores"])
