@@ -63,9 +63,7 @@ class PolicySettings(SettingsGroup):
         "token, except withheld ones; empty: none",
     )
     name_withheld: bool = Field(
-        True,
-        description="whether bundles name withheld skills, instead of only their number and the "
-        "reasons",
+        True, description="name withheld skills in bundles, not only their number and reasons"
     )
     suppressed_rules: tuple[str, ...] = Field(
         (),

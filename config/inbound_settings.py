@@ -63,9 +63,7 @@ class GatewaySettings(SettingsGroup):
         description="sustained rate of refused webhook deliveries per address and host",
     )
     delivery_burst: int = Field(
-        1_000,
-        ge=1,
-        description="refused deliveries allowed in a burst, including those in progress",
+        1_000, ge=1, description="refused deliveries allowed at once, including those in progress"
     )
     wait_seconds: float = Field(
         30.0, gt=0, le=600, description="maximum wait that `Prefer: wait` can request"
@@ -217,13 +215,12 @@ class WebhookSettings(SettingsGroup):
     files of both secrets for a while.
     """
 
-    github: tuple[Path, ...] = Field((), description="files with secrets of webhooks of GitHub")
+    github: tuple[Path, ...] = Field((), description="files with secrets of GitHub webhooks")
     gitlab: tuple[Path, ...] = Field(
-        (),
-        description="files with secret tokens or signing tokens (`whsec_…`) of webhooks of GitLab",
+        (), description="files with secret or signing tokens (`whsec_…`) of GitLab webhooks"
     )
     gitea: tuple[Path, ...] = Field(
-        (), description="files with secrets of webhooks of Gitea and Forgejo"
+        (), description="files with secrets of Gitea and Forgejo webhooks"
     )
     sources: dict[str, tuple[Path, ...]] = Field(
         {}, description="by source: files with secrets for this source only"
@@ -326,9 +323,7 @@ class SubmissionSettings(SettingsGroup):
     message_bytes: int = Field(10_000_000, ge=1_000, description="maximum size of a message")
     prefetch: int = Field(16, ge=1, le=1_000, description="unacknowledged messages per consumer")
     claim_seconds: float = Field(
-        30.0,
-        gt=0,
-        description="time after which the message of a dead consumer is claimed (Redis only)",
+        30.0, gt=0, description="time after which a dead consumer's message is claimed (Redis only)"
     )
     reply_seconds: float = Field(3_600.0, gt=0, description="how long a reply can be fetched")
     replies: int = Field(

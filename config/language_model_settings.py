@@ -42,9 +42,7 @@ class LanguageModelSettings(SettingsGroup):
     model: str = Field("", description="name of the model at the endpoint")
     api_key_file: Path | None = Field(None, description="file with the API key")
     timeout_seconds: float = Field(60.0, gt=0, description="time limit of one call")
-    concurrency: int = Field(
-        4, ge=1, le=256, description="maximum number of concurrent calls of a process"
-    )
+    concurrency: int = Field(4, ge=1, le=256, description="concurrent calls of one process")
     temperature: float = Field(
         0.0,
         ge=0,
@@ -71,12 +69,9 @@ class LanguageModelSettings(SettingsGroup):
         "share of the best; 0: never skipped",
     )
     rewrite_queries: int = Field(5, ge=1, le=10, description="further queries that `rewrite` adds")
-    link_candidates: int = Field(
-        8, ge=1, le=50, description="maximum number of pairs per skill that `links` checks"
-    )
+    link_candidates: int = Field(8, ge=1, le=50, description="pairs that `links` checks per skill")
     search_terms: bool = Field(
-        False,
-        description="whether skills are also found by the prompts that `prompts` wrote for them",
+        False, description="find skills also by the prompts that `prompts` wrote for them"
     )
 
     @model_validator(mode="after")

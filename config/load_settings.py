@@ -113,9 +113,7 @@ def _reject_unknown_variables() -> None:
         first = rename_variable(name).removeprefix("SKILLBUS_").partition("__")[0].lower()
         of_tests = name.startswith(("SKILLBUS_TEST_", "SKILLBUS_CRASH_"))
         if name.startswith("SKILLBUS_") and not of_tests and first not in known:
-            raise UsageError(
-                f"{name}: no setting has this name; `skillbus config show` lists all settings"
-            )
+            raise UsageError(f"{name}: no such setting; `skillbus config show` lists all settings")
 
 
 def _describe_unreadable_variables() -> str:

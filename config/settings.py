@@ -320,9 +320,7 @@ class WorkerSettings(SettingsGroup):
         "`skillbus worker` take this port and the next ones",
     )
     metrics_host: str = Field(
-        "127.0.0.1",
-        min_length=1,
-        description="address that this port listens on; it has no authentication",
+        "127.0.0.1", min_length=1, description="address to listen on; it has no authentication"
     )
 
 

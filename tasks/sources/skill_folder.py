@@ -43,7 +43,7 @@ def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFold
     folder = root / path
     if not Path(os.path.realpath(folder)).is_relative_to(root):
         raise PermanentError(
-            f"{path}: a symbolic link leads out of the source; sync the linked folder itself"
+            f"{path}: a link leads out of the source; sync the linked folder itself"
         )
     for _ in range(_READ_ATTEMPTS):
         content = read_regular_file(
@@ -100,9 +100,7 @@ def read_regular_file(root: Path, file: Path, max_bytes: int, setting: str) -> b
     """
     try:
         if not resolve_path(file).is_relative_to(root):
-            raise PermanentError(
-                f"{file}: a symbolic link leads out of the source; copy the file instead"
-            )
+            raise PermanentError(f"{file}: a link leads out of the source; copy the file instead")
         if file.is_dir():  # which `fdopen` refuses
             raise PermanentError(f"{file}: not a regular file")
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)

@@ -42,10 +42,7 @@ _COMMANDS = {
     "serve": ("processes", "Run workers, watcher and gateway until interrupted."),
     "gateway": ("processes", "Serve HTTP for a distributed deployment until interrupted."),
     "tokens": ("operations.tokens", "Add, list and revoke access tokens."),
-    "audit": (
-        "operations.audit",
-        "List the changes made in this home and their authors, oldest first.",
-    ),
+    "audit": ("operations.audit", "List changes in this home with their authors, oldest first."),
     "mcp": ("processes", "Serve an agent over MCP on standard input and output."),
     "hook": ("operations.hook", "Add skills to each prompt of a coding agent."),
     "consume": ("processes", "Consume events and queries from a queue until interrupted."),
@@ -131,9 +128,7 @@ def _check_arguments(arguments: Iterable[str]) -> None:
         try:
             argument.encode()
         except UnicodeEncodeError:
-            raise UsageError(
-                f"the argument {argument!r} is not UTF-8; convert it to UTF-8"
-            ) from None
+            raise UsageError(f"the argument {argument!r} is not UTF-8; convert it") from None
 
 
 def _exit_with_message(message: str, code: int) -> None:

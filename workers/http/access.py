@@ -286,9 +286,7 @@ class AccessMiddleware:
         caller = await self._access.find_caller(headers)
         if caller is None:
             known = "authorization" in headers
-            raise _unauthorized(
-                _UNKNOWN if known else "a token is required: send `Authorization: Bearer TOKEN`"
-            )
+            raise _unauthorized(_UNKNOWN if known else "no token: send `Authorization: Bearer …`")
         return caller
 
     def _is_public(self, path: str) -> bool:

@@ -183,9 +183,7 @@ class PublicSkills:
         kept: dict[Fingerprint, str] = {}
         for skill in self._iterate():
             if skill.name in made.skills:
-                log.info(
-                    "a public skill is left out: another one has its name", skill_id=skill.skill_id
-                )
+                log.info("a public skill has the name of another one", skill_id=skill.skill_id)
                 continue
             if len(made.skills) == MAX_SKILLS:
                 log.warning("too many public skills; the others are not listed", limit=MAX_SKILLS)

@@ -62,9 +62,7 @@ def read_logs(body: bytes) -> ReadLogs:
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
-        raise UsageError(
-            "the body is not JSON; set OTEL_EXPORTER_OTLP_LOGS_PROTOCOL=http/json"
-        ) from None
+        raise UsageError("not JSON; set OTEL_EXPORTER_OTLP_LOGS_PROTOCOL=http/json") from None
     resources = request.get("resourceLogs", []) if isinstance(request, dict) else None
     if not isinstance(resources, list) or len(_dicts(resources)) < len(resources):
         raise UsageError("not an OTLP request: an object with resourceLogs, a list of objects")

@@ -174,9 +174,7 @@ def check_answer(answer: SelectAnswer, count: int) -> None:
         raise InvalidAnswerError("select: a candidate is in two lists")
     needed = {pick.id for pick in answer.needed}
     if not set(answer.order) <= needed or len(set(answer.order)) < len(answer.order):
-        raise InvalidAnswerError(
-            "select: the order repeats a candidate, or has one that is not needed"
-        )
+        raise InvalidAnswerError("select: the order repeats a candidate or has one not needed")
     mentioned = needed | {pick.id for pick in answer.useful}
     if any(not set(pair) <= mentioned for pair in answer.conflicts):
         raise InvalidAnswerError("select: a conflict names a skill that is not selected")

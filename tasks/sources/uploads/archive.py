@@ -54,7 +54,5 @@ def detect_archive_kind(head: bytes) -> str:
     if not head:
         raise ArchiveError("the upload is empty")
     if b"\0" in head:
-        raise ArchiveError(
-            "the upload is not a zip, a tar (.gz, .bz2, .xz) or the text of a SKILL.md"
-        )
+        raise ArchiveError("the upload is not a zip, tar (.gz, .bz2, .xz) or SKILL.md text")
     return "text"

@@ -29,8 +29,7 @@ def clean_path(name: str, depth: int) -> str:
     for part in parts:
         if part in ("", ".", ".."):
             raise ArchiveError(
-                f"{escape_name(name)}: the path has an empty part, . or ..; use a plain relative "
-                "path"
+                f"{escape_name(name)}: the path has an empty part, . or ..; remove it"
             )
         if len(part.encode()) > _MAX_PART_BYTES:
             raise ArchiveError(
@@ -40,9 +39,7 @@ def clean_path(name: str, depth: int) -> str:
     if len(path.encode()) > _MAX_PATH_BYTES:
         raise ArchiveError(f"{escape_name(name)}: the path is longer than {_MAX_PATH_BYTES} bytes")
     if len(parts) > depth + 1:
-        raise ArchiveError(
-            f"{escape_name(name)}: nested in more than {depth} folders (uploads.depth)"
-        )
+        raise ArchiveError(f"{escape_name(name)}: in more than {depth} folders (uploads.depth)")
     return path
 
 

@@ -100,9 +100,9 @@ def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, meter: UploadMeter
         raise ArchiveError(f"{escape_name(name)}: encrypted; send it without a password")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind == stat.S_IFLNK:
-        raise ArchiveError(f"{escape_name(name)}: a symbolic link; only regular files are accepted")
+        raise ArchiveError(f"{escape_name(name)}: a symbolic link; send only regular files")
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise ArchiveError(f"{escape_name(name)}: a special file; only regular files are accepted")
+        raise ArchiveError(f"{escape_name(name)}: a special file; send only regular files")
     if name.endswith("/") or kind == stat.S_IFDIR:
         if entry.file_size:
             raise ArchiveError(f"{escape_name(name)}: a folder with content")

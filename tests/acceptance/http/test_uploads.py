@@ -143,7 +143,7 @@ def test_what_is_refused_says_why_and_leaves_nothing(
     for content, headers, query, status, why in [
         (good, MARKDOWN, "source=s", 400, "`path`"),
         (good, MARKDOWN, "path=x", 422, "source"),
-        (good, MARKDOWN, "source=s&path=../x", 400, "use a plain relative path"),
+        (good, MARKDOWN, "source=s&path=../x", 400, "an empty part, . or .."),
         (good, MARKDOWN, "source=..&path=x", 400, "source"),
         (good, MARKDOWN, "source=a:b&path=x", 400, "source"),
         (good, MARKDOWN, "source=crafts&path=x", 400, "is a directory"),

@@ -292,10 +292,10 @@ def test_packages_are_not_executable_and_not_named_by_the_archive(settings: Sett
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("../SKILL.md", "use a plain relative path"),
-        ("trips/../../SKILL.md", "use a plain relative path"),
-        ("trips//SKILL.md", "use a plain relative path"),
-        ("trips/./SKILL.md", "use a plain relative path"),
+        ("../SKILL.md", "an empty part, . or .."),
+        ("trips/../../SKILL.md", "an empty part, . or .."),
+        ("trips//SKILL.md", "an empty part, . or .."),
+        ("trips/./SKILL.md", "an empty part, . or .."),
         ("/etc/SKILL.md", "absolute"),
         ("C:/SKILL.md", "absolute"),
         ("C:SKILL.md", "absolute"),

@@ -51,7 +51,7 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["serve", "--listen", ""], "write an IP address and a port"),
+        (["serve", "--listen", ""], "write IP:PORT"),
         (["sources", "add", "https://example.org/a.git", "--licence-policy", ""], "is empty"),
         (["query", "fire a kiln", "--session", ""], "--session is empty"),
         (["query", "--session", "", "--resend"], "--session is empty"),

@@ -93,7 +93,7 @@ def test_options_of_no_use_are_refused(option: str, value: str, said: str, tmp_p
 def test_predictions_do_not_replace_weights_or_card(name: str, tmp_path: Path) -> None:
     files = ["--out", str(tmp_path / "roles.npz"), "--predictions", str(tmp_path / name)]
     result = CliRunner().invoke(cli, ["train", "roles", "none.json", *files])
-    assert "would overwrite the weights or their model card" in str(result.exception)
+    assert "would overwrite the weights or model card" in str(result.exception)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from workers.cli.common import json_option, print_table, read_settings
+from workers.cli.common import format_count, json_option, print_table, read_settings
 from workers.cli.evaluation.options import (
     budget_option,
     check_line_ranges,
@@ -17,7 +17,6 @@ from workers.cli.evaluation.options import (
     without_option,
     write_report,
 )
-from workers.quantities import format_count
 
 
 @click.command("answers")

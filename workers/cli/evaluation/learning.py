@@ -11,6 +11,7 @@ import click
 from config.errors import UsageError
 from tasks.services import Services
 from workers.cli.common import (
+    format_count,
     json_option,
     print_result,
     print_to_stderr,
@@ -20,7 +21,6 @@ from workers.cli.common import (
 from workers.cli.evaluation.options import find_missing_skills, open_library, wait_option
 from workers.cli.parameter_types import OutputFile
 from workers.library.user_files import write_text
-from workers.quantities import format_count
 
 if TYPE_CHECKING:
     from workers.evaluation.learning import ScenarioResult

@@ -15,6 +15,7 @@ from tasks.evaluations.model import EvaluationSummary, Measure
 from tasks.evaluations.protocol import EvaluationStore
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     print_line,
     print_list,
@@ -23,7 +24,6 @@ from workers.cli.common import (
     read_settings,
     shorten,
 )
-from workers.quantities import format_count
 
 if TYPE_CHECKING:
     from workers.evaluation.runs.compare_runs import RunComparison

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from config.errors import UsageError
-from workers.cli.common import json_option, print_table, progress_bar, read_settings
+from workers.cli.common import format_count, json_option, print_table, progress_bar, read_settings
 from workers.cli.evaluation.options import (
     budget_option,
     note_missing_skills,
@@ -21,7 +21,6 @@ from workers.cli.evaluation.options import (
 )
 from workers.cli.parameter_types import OutputFile
 from workers.library.user_files import write_text
-from workers.quantities import format_count
 
 if TYPE_CHECKING:
     from workers.evaluation.sessions import Sent

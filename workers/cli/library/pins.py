@@ -11,6 +11,7 @@ from config.errors import UsageError
 from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     print_line,
     print_list,
@@ -21,7 +22,6 @@ from workers.cli.common import (
 )
 from workers.cli.library.revisions import print_diff
 from workers.cli.waiting import wait_until_ingested
-from workers.quantities import format_count
 
 
 @click.group()

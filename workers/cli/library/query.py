@@ -29,10 +29,16 @@ from skills.events import (
     describe_validation_error,
 )
 from workers.backend.factory import open_backend
-from workers.cli.common import ORIGIN, print_json, print_line, read_settings, read_stdin
+from workers.cli.common import (
+    ORIGIN,
+    format_count,
+    print_json,
+    print_line,
+    read_settings,
+    read_stdin,
+)
 from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
 from workers.library.user_files import read_text
-from workers.quantities import format_count
 
 FILTERS = tuple(QueryFilters.model_fields)
 _EXPLAINED_SKILLS = re.compile(r"\bexplain_skills(?:\.\d+)?: ")
@@ -93,15 +99,13 @@ _PIN = re.compile(r"(?P<skill_id>[^:]+:.+)@(?P<seq>[0-9]{1,19})", re.DOTALL)
 @click.option(
     "--resend",
     is_flag=True,
-    help="Send the session's text again, if the agent has lost it; without TEXT, for the session's "
-    "last task.",
+    help="Send the session's text again, since it was lost; without TEXT, for its last task.",
 )
 @click.option(
     "--obstacle",
     default="",
     metavar="TEXT",
-    help="What went wrong with the session's last task, such as an error message; TEXT may then be "
-    "left out.",
+    help="What went wrong with the session's last task; TEXT may then be left out.",
 )
 @click.option(
     "--brief",

@@ -15,6 +15,7 @@ from config.settings import Settings
 from config.tracing import untraced
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     open_catalog,
     print_result,
@@ -24,7 +25,6 @@ from workers.cli.common import (
     read_settings,
     require_source,
 )
-from workers.quantities import format_count
 
 if TYPE_CHECKING:  # slow to import
     from graph.protocol import Catalog

@@ -181,7 +181,7 @@ def _ask_about(name: str, data: dict[str, Any]) -> None:
         print_diff(data["change"])
     if not ask(f"Publish {name}?"):
         raise UsageError(
-            f"nothing was approved; to skip the question, run `skillbus review approve {name}`"
+            f"nothing was approved; `skillbus review approve {name}` skips the question"
         )
 
 

@@ -13,6 +13,7 @@ from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
     ask,
+    format_count,
     json_option,
     print_line,
     print_list,
@@ -22,7 +23,6 @@ from workers.cli.common import (
     shorten,
     wants_json,
 )
-from workers.quantities import format_count
 
 _ROW = ("seq", "state", "published_at", "safety_level", "lines", "licence", "withheld")
 

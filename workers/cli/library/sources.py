@@ -20,6 +20,7 @@ from tasks.sources.directory import identify_folder
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     group_option,
     json_option,
     open_catalog,
@@ -35,7 +36,7 @@ from workers.cli.parameter_types import NumberRange
 from workers.cli.waiting import submit_and_wait
 from workers.library.access.reader_views import check_new_source_id
 from workers.monitoring.status import source_status
-from workers.quantities import format_count, format_duration
+from workers.quantities import format_duration
 
 
 @click.group()

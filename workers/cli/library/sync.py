@@ -26,6 +26,7 @@ from workers.cli.audited import audited
 from workers.cli.common import (
     ORIGIN,
     SyncProgress,
+    format_count,
     group_option,
     json_option,
     print_line,
@@ -36,7 +37,6 @@ from workers.cli.common import (
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 from workers.cli.parameter_types import FolderPath
 from workers.cli.waiting import FailedEmbeddings, OtherRoots, wait_for_event
-from workers.quantities import format_count
 
 WORDS, SEARCHABLE, EMBEDDED = "words", "searchable", "embedded"
 _EMBEDS: dict[str, EmbedMode] = {WORDS: "nothing", SEARCHABLE: "skills", EMBEDDED: "sections"}

@@ -16,10 +16,16 @@ from tasks.sources.uploads.store import open_upload_store
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_line, print_result, print_to_stderr, read_settings
+from workers.cli.common import (
+    format_count,
+    json_option,
+    print_line,
+    print_result,
+    print_to_stderr,
+    read_settings,
+)
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 from workers.cli.waiting import wait_for_event
-from workers.quantities import format_count
 
 
 @click.command()
@@ -35,8 +41,7 @@ from workers.quantities import format_count
 def upload(what: Path, source_id: str, path: str) -> None:
     """Upload skills: a SKILL.md, a zip or tar, or a folder.
 
-    The skills are copied, and replace skills at the same path. The command returns when they are
-    searchable.
+    The skills are copied and replace those at the same path. Returns when they are searchable.
 
     \b
     Examples:

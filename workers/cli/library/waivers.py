@@ -8,6 +8,7 @@ from workers.audit.log import get_local_principal
 from workers.backend.factory import open_backend, open_review_lister, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     open_catalog,
     print_line,
@@ -16,7 +17,6 @@ from workers.cli.common import (
     read_settings,
     require_source,
 )
-from workers.quantities import format_count
 
 
 @click.group()

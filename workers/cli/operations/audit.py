@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 import click
 
 from workers.audit.log import AuditLog, AuditRecord
-from workers.cli.common import json_option, print_list, print_to_stderr, read_settings
+from workers.cli.common import format_count, json_option, print_list, print_to_stderr, read_settings
 from workers.cli.operations.tokens import parse_duration
-from workers.quantities import format_count
 
 _MAX_RECORDS = 1_000_000
 
@@ -47,7 +46,7 @@ def audit(
     since: str | None,
     limit: int,
 ) -> None:
-    """List the changes made in this home and their authors, oldest first.
+    """List changes in this home with their authors, oldest first.
 
     Commands, requests and webhooks that change something are recorded.
 

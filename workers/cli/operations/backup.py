@@ -9,6 +9,7 @@ import click
 
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     print_result,
     print_to_stderr,
@@ -16,7 +17,6 @@ from workers.cli.common import (
     read_settings,
 )
 from workers.cli.parameter_types import FolderPath
-from workers.quantities import format_count
 
 if TYPE_CHECKING:
     from workers.backup.folder import Manifest
@@ -63,8 +63,7 @@ def restore(folder: Path) -> None:
     """Restore a backup to an empty home or empty servers.
 
     Every file of the backup is checked before anything is written. Stop all skillbus processes of
-    these servers first. Afterwards, start them and sync the sources, which may have changed since
-    the backup.
+    these servers first; afterwards, start them and sync the sources to add later changes.
 
     \b
     Examples:

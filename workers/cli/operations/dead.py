@@ -16,6 +16,7 @@ from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     format_time,
     json_option,
     note_more,
@@ -28,7 +29,6 @@ from workers.cli.common import (
 )
 from workers.cli.exit_codes import EXIT_FAILED
 from workers.library.dead_letters import dead_letter_data
-from workers.quantities import format_count
 
 all_option = click.option("--all", "all_letters", is_flag=True, help="Every dead letter.")
 ids_argument = click.argument("letter_ids", nargs=-1, metavar="[ID]...")

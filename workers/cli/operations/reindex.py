@@ -11,6 +11,7 @@ from config.errors import NothingToDoError
 from config.settings import Settings
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     print_result,
     print_to_stderr,
@@ -18,7 +19,6 @@ from workers.cli.common import (
     read_settings,
     wants_json,
 )
-from workers.quantities import format_count
 
 if TYPE_CHECKING:
     from search.elastic.replacement import ElasticsearchReplacement
@@ -39,13 +39,12 @@ def reindex(drop_old: bool) -> None:
     kept until --drop-old. Run it with the new settings while the workers, or `skillbus serve`, run
     with the old ones; restart them when it is done. An interrupted run is resumed by the next one.
 
-    `serve` writes to the index of a home: the command copies the index while `serve` runs, and then
-    asks you to stop `serve` and to run the command again for the switch.
+    `serve` writes to the index of a home: the command copies the index while `serve` runs, and
+    then asks you to stop `serve` and to run the command again for the switch.
 
-    Outdated skills, which an older version of the parser parsed, are parsed again in the
-    background anyway. The command does it at once; with servers, only if the index is current,
-    since old workers would not find the new revisions: run it again when the workers are
-    restarted.
+    Outdated skills are parsed again in the background anyway. The command does it at once; with
+    servers, only if the index is current, since old workers would not find the new revisions: run
+    it again when the workers are restarted.
     """
     settings = read_settings()
     if drop_old:

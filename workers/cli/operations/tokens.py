@@ -48,8 +48,7 @@ def tokens() -> None:
     "groups",
     multiple=True,
     metavar="GROUP",
-    help="A group, in addition to `everyone`, whose sources the token reads; repeatable. Admins "
-    "see everything.",
+    help="Group whose sources the token reads, in addition to those of `everyone`; repeatable.",
 )
 @click.option(
     "--expires", metavar="DURATION", help="Lifetime, such as 30m, 12h or 90d [default: unlimited]."

@@ -12,6 +12,7 @@ from config.errors import UsageError
 from config.settings import Settings
 from skills.bundle.escaping import escape_terminal_line
 from workers.cli.common import (
+    format_count,
     json_option,
     note_more,
     print_json,
@@ -25,7 +26,6 @@ from workers.cli.common import (
     shorten,
     wants_json,
 )
-from workers.quantities import format_count
 
 if TYPE_CHECKING:
     from tasks.outcomes.protocol import OutcomeStore
@@ -99,9 +99,7 @@ def usage(
         raise UsageError("give only one of --unused, --queries, --unanswered and --copies")
     if (queries or unanswered) and (skill is not None or source is not None):
         name = "--queries" if queries else "--unanswered"
-        raise UsageError(
-            f"{name} lists queries of all skills and sources: leave out --skill and --source"
-        )
+        raise UsageError(f"{name} covers all skills and sources: leave out --skill and --source")
     settings = read_settings()
     from workers.library.usage.findings import describe_unused  # slow to import
     from workers.library.usage.report import UsageFilter

@@ -21,9 +21,8 @@ from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.usage.forget import forget_owner, has_owner
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_list, print_result, read_settings
+from workers.cli.common import format_count, json_option, print_list, print_result, read_settings
 from workers.cli.parameter_types import NumberRange, OutputFile
-from workers.quantities import format_count
 
 
 @click.group()
@@ -150,8 +149,7 @@ def forget(query_id: str | None, owner: str | None, older_than: float | None) ->
     )
     if not is_known:
         raise NotFoundError(
-            f"no query or outcome of owner {owner!r} is stored; `skillbus outcomes owners` lists "
-            "who reported"
+            f"nothing is stored for owner {owner!r}; `skillbus outcomes owners` lists the owners"
         )
     _link_without(settings)
     print_result({"forgotten": deleted}, f"{format_count(deleted, 'outcome')} forgotten")

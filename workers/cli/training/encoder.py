@@ -35,16 +35,10 @@ if TYPE_CHECKING:
 @data_options
 @click.option("--base", help="Name or folder of the encoder to start from. [default: the one used]")
 @number_option(
-    "--pairs",
-    6,
-    click.IntRange(0, 100),
-    "Maximum number of training pairs from each skill's own text.",
+    "--pairs", 6, click.IntRange(0, 100), "Maximum training pairs from each skill's own text."
 )
 @number_option(
-    "--negatives",
-    1,
-    click.IntRange(0, 10),
-    "Hard negatives of a pair in each step, drawn from its ten.",
+    "--negatives", 1, click.IntRange(0, 10), "Hard negatives per pair and step, of its ten."
 )
 @number_option(
     "--rank",

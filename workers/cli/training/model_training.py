@@ -249,9 +249,7 @@ def read_reported(settings: Settings) -> list[dict[str, Any]]:
         trusted = TRUSTED_OWNERS.union(settings.learning.trusted_owners)
         found = read_outcome_labels(store, trusted)
     if not found.rows:
-        raise UsageError(
-            "no skill was reported to have helped; report some with `skillbus outcome`"
-        )
+        raise UsageError("no outcome `helped` is stored; report some with `skillbus outcome`")
     shown = ", ".join(f"{value:.2f}" for value in found.propensities[:10])
     print_to_stderr(f"{len(found.rows)} tasks from outcomes; reports by place: {shown}")
     return found.rows

@@ -127,9 +127,7 @@ def _discover(settings: OidcSettings) -> str:
         raise MisconfiguredError(f"{address}: its `issuer` is not oidc.issuer, {settings.issuer}")
     place = document.get("jwks_uri")
     if not isinstance(place, str) or not is_safe_address(place):
-        raise MisconfiguredError(
-            f"{address}: its `jwks_uri` is not an https address (or http on loopback)"
-        )
+        raise MisconfiguredError(f"{address}: its `jwks_uri` is not an https address")
     return place
 
 

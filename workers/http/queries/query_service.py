@@ -60,9 +60,7 @@ class QueryService:
         if query.pins:
             await run_in_threadpool(self._backend.check_pins, query, caller.reader)
         if "task" in query.model_fields_set and not query.task.strip():
-            raise UsageError(
-                "the task is empty; leave the field out to use the session's last task"
-            )
+            raise UsageError("the task is empty; omit it to use the session's last task")
         return await run_in_threadpool(record_job, self._backend, caller, query, key, seconds)
 
     async def wait_until_ended(self, query_id: str, seconds: float) -> bool:

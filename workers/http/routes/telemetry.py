@@ -85,9 +85,7 @@ def _decode_body(body: bytes, encoding: str, limit: int) -> bytes:
     if not stream.eof:
         raise UsageError("the body is cut off: the gzip stream has no end")
     if stream.unused_data:
-        raise UsageError(
-            "the body continues after the end of the gzip stream; send one gzip stream"
-        )
+        raise UsageError("the body goes on after the gzip stream; send one gzip stream")
     return decoded
 
 

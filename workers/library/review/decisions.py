@@ -214,8 +214,7 @@ class SkillReviews:
             )
         if seq is None:
             raise UsageError(
-                f"name the revision that you reviewed, as {skill_id}@SEQ: a newer one may have "
-                "arrived"
+                f"name the revision that you reviewed, as {skill_id}@SEQ: a newer one may exist"
             )
         # An approved content is published under another seq; the same decision is about both.
         decided = {one.content_hash for one in self._read(skill_id) if one.seq == seq}
