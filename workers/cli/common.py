@@ -19,6 +19,7 @@ from config.tracing import parse_context, trace
 from skills.access import parse_groups
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 from workers.cli.audited import prepare_record
+from workers.quantities import format_count as format_count  # for the commands
 
 if TYPE_CHECKING:
     from rich.progress import Progress
