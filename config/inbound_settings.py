@@ -219,9 +219,7 @@ class WebhookSettings(SettingsGroup):
     gitlab: tuple[Path, ...] = Field(
         (), description="files with secret or signing tokens (`whsec_…`) of GitLab webhooks"
     )
-    gitea: tuple[Path, ...] = Field(
-        (), description="files with secrets of Gitea and Forgejo webhooks"
-    )
+    gitea: tuple[Path, ...] = Field((), description="files with secrets of Gitea or Forgejo")
     sources: dict[str, tuple[Path, ...]] = Field(
         {}, description="by source: files with secrets for this source only"
     )

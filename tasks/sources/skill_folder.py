@@ -42,9 +42,7 @@ def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFold
     check_relative_path(path, str(root))
     folder = root / path
     if not Path(os.path.realpath(folder)).is_relative_to(root):
-        raise PermanentError(
-            f"{path}: a link leads out of the source; sync the linked folder itself"
-        )
+        raise PermanentError(f"{path}: a link leads out of the source; sync the linked folder")
     for _ in range(_READ_ATTEMPTS):
         content = read_regular_file(
             root, folder / SKILL_FILE, limits.skill_bytes, "limits.skill_bytes"

@@ -260,7 +260,7 @@ def _parse_response(response: bytes) -> str:
         headers[name.strip().lower()] = value.strip()
     status = status_line.split(" ")[1] if " " in status_line else "none"
     if status != "200":
-        raise _Nothing(f"the server answered with status {status}: {_shorten(body)}")
+        raise _Nothing(f"the server answered {status}: {body[:300].decode(errors='replace')}")
     if b'"state":"cancelled"' in body and "bundle-status" not in headers:
         raise _Nothing("no answer in time")
     if "bundle-status" not in headers or len(body) != int(headers.get("content-length", -1)):
@@ -268,10 +268,6 @@ def _parse_response(response: bytes) -> str:
     if headers["bundle-status"] != "SKILL_HIT" or headers.get("bundle-skills") == "0":
         raise _Nothing(f"{headers['bundle-status']}, nothing to send")
     return body.decode()
-
-
-def _shorten(body: bytes) -> str:
-    return body[:300].decode("utf-8", "replace")
 
 
 def _write(text: str, event: str) -> None:

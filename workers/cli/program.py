@@ -20,10 +20,7 @@ _COMMANDS = {
     "watch": ("library.watch", "Sync a directory, then follow its changes until interrupted."),
     "upload": ("library.upload", "Upload skills: a SKILL.md, a zip or tar, or a folder."),
     "query": ("library.query", "Find the skills for a task, and the passages that it needs."),
-    "outcome": (
-        "outcomes.report",
-        "Report the outcome of a skill for the task of an answered query.",
-    ),
+    "outcome": ("outcomes.report", "Report the outcome of a skill for the task of a query."),
     "outcomes": ("outcomes.manage", "Export, count and forget reported outcomes."),
     "refine": ("library.refine", "Refine published skills with the language model."),
     "skills": ("library.skills", "List, show, compare and remove skills."),
@@ -49,10 +46,7 @@ _COMMANDS = {
     "worker": ("processes", "Run tasks of a distributed deployment until interrupted."),
     "backup": ("operations.backup", "Copy the library into a new folder."),
     "restore": ("operations.backup", "Restore a backup to an empty home or empty servers."),
-    "reindex": (
-        "operations.reindex",
-        "Build a new index for the current model; parse outdated skills.",
-    ),
+    "reindex": ("operations.reindex", "Rebuild the index; parse outdated skills again."),
     "eval": (
         "evaluation.eval:evaluate",
         "Measure ranking, bundles, passages and more on labelled data.",

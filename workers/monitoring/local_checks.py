@@ -115,8 +115,7 @@ def check_reviews(settings: Settings) -> str:
     """Return the numbers of skills and updates that wait for a person."""
     with open_review_lister(settings) as lister:
         counts = lister.count()
-    updates = format_count(counts["updates"], "update")
-    waiting = f"waiting: {counts['withheld']} withheld, {updates}"
+    waiting = f"waiting: {counts['withheld']} withheld, {format_count(counts['updates'], 'update')}"
     hint = "; see `skillbus review list`" if counts["withheld"] or counts["updates"] else ""
     return waiting + hint
 
@@ -184,8 +183,7 @@ def _check_catalog(settings: Settings) -> str:
         counts, outdated = graph.get_counts(), describe_outdated(graph)
     if counts["waiting"]:
         raise SkillbusError(
-            f"{format_count(counts['waiting'], 'skill')} pending; `skillbus serve` or the next "
-            "sync ingests them"
+            f"{format_count(counts['waiting'], 'skill')} pending; run `skillbus serve` or sync"
         )
     found = [f"{counts[name]} {name}" for name in ("published", "failed", "embedded")]
     return ", ".join(found) + outdated
@@ -216,9 +214,9 @@ def check_dead_letters(store: DeadLetterStore) -> str:
     """Raise SkillbusError if there are dead letters."""
     count = store.count_dead_letters()
     if count:
+        letters = format_count(count, "dead letter")
         raise SkillbusError(
-            f"{format_count(count, 'dead letter')} "
-            f"(last: {store.list_dead_letters(1)[0].reason}); "
+            f"{letters} (last: {store.list_dead_letters(1)[0].reason}); "
             "see `skillbus dead list`, then retry or discard"
         )
     return "none"

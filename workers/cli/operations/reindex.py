@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 @json_option
 @audited("library.reindex", "drop_old")
 def reindex(drop_old: bool) -> None:
-    """Build a new index for the current model; parse outdated skills.
+    """Rebuild the index; parse outdated skills again.
 
-    When it is complete, the library switches to it. The old index answers until the switch, and is
-    kept until --drop-old. Run it with the new settings while the workers, or `skillbus serve`, run
-    with the old ones; restart them when it is done. An interrupted run is resumed by the next one.
+    The new index is for the current model and schema. When it is complete, the library switches to
+    it; the old index answers until then, and is kept until --drop-old. Run the command with the new
+    settings while the workers, or `skillbus serve`, run with the old ones; restart them when it is
+    done. An interrupted run is resumed by the next one.
 
     `serve` writes to the index of a home: the command copies the index while `serve` runs, and
     then asks you to stop `serve` and to run the command again for the switch.

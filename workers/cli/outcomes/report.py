@@ -51,7 +51,7 @@ def outcome(
     by: str,
     task_result: str | None,
 ) -> None:
-    """Report the outcome of a skill for the task of an answered query.
+    """Report the outcome of a skill for the task of a query.
 
     QUERY is the id that `skillbus query` prints. SKILL may also be a skill that is not in the
     answer. OUTCOME is `used`, `helped`, `failed`, `rejected` (with --reason), `superseded` (with

@@ -102,7 +102,7 @@ def make_caller(settings: OidcSettings, claims: Mapping[str, Any]) -> Caller:
     claimed = read_values(claims, settings.groups_claim)
     values = [one for one in claimed if one in settings.scopes]
     if not values:
-        raise HTTPException(403, "no value of this token's claim grants a scope (oidc.scopes)")
+        raise HTTPException(403, "no value of this token grants a scope (oidc.scopes)")
     scopes = {value: TokenScope[settings.scopes[value].upper()] for value in values}
     writing = [value for value, scope in scopes.items() if scope >= TokenScope.WRITE]
     sources = None
