@@ -17,8 +17,8 @@ class PassageSettings(SettingsGroup):
         0.2,
         ge=0,
         le=1,
-        description="share of needed passages that may be missed in method `f` if the budget is "
-        "short; 0: only the whole skill is enough",
+        description="share of needed passages that method `f` may miss if the budget is short; 0: "
+        "it sends the whole skill",
     )
     milliseconds: int = Field(
         100,
@@ -32,7 +32,7 @@ class PassageSettings(SettingsGroup):
         20, ge=1, description="maximum number of passages of a skill in `mmr`"
     )
     mmr_passages_long: int = Field(
-        60, ge=1, description="the same for a skill of more than 100 passages"
+        60, ge=1, description="maximum number of passages in `mmr` of a skill with more than 100"
     )
 
 
@@ -59,11 +59,11 @@ class PolicySettings(SettingsGroup):
     )
     public: tuple[str, ...] = Field(
         (),
-        description="sources whose skills the gateway also serves under `/.well-known/`, without a "
-        "token, as far as the policy sends them; empty: none",
+        description="sources whose skills the gateway also serves under `/.well-known/` without a "
+        "token, except withheld ones; empty: none",
     )
     name_withheld: bool = Field(
-        True, description="name withheld skills in bundles; off: only their number and the reasons"
+        True, description="name withheld skills in bundles, not only their number and reasons"
     )
     suppressed_rules: tuple[str, ...] = Field(
         (),

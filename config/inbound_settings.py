@@ -41,13 +41,13 @@ class GatewaySettings(SettingsGroup):
         (), description="addresses or networks of proxies whose `X-Forwarded-For` is trusted"
     )
     roots: tuple[Path, ...] = Field(
-        (), description="directories below which a token may add new sources"
+        (), description="directories below which a token may add sources"
     )
     head_seconds: float = Field(
         10.0, gt=0, description="time limit for receiving the headers of a request"
     )
     body_bytes: int = Field(
-        2_000_000, ge=1_000, description="maximum size of a body, except of uploads"
+        2_000_000, ge=1_000, description="maximum size of a body, except for uploads"
     )
     body_seconds: float = Field(10.0, gt=0, description="time limit for receiving a body")
     send_seconds: float = Field(
@@ -63,10 +63,10 @@ class GatewaySettings(SettingsGroup):
         description="sustained rate of refused webhook deliveries per address and host",
     )
     delivery_burst: int = Field(
-        1_000, ge=1, description="such deliveries allowed in a burst, those in progress included"
+        1_000, ge=1, description="refused deliveries allowed at once, including those in progress"
     )
     wait_seconds: float = Field(
-        30.0, gt=0, le=600, description="longest `Prefer: wait` that is granted"
+        30.0, gt=0, le=600, description="maximum wait that `Prefer: wait` can request"
     )
     connections: int = Field(
         1_000, ge=1, description="open connections; further ones get status 503"
@@ -76,8 +76,8 @@ class GatewaySettings(SettingsGroup):
     console_key_file: Path | None = Field(
         None,
         description="file with the key of the console's session cookies, 32 bytes as URL-safe "
-        "base64; gateways behind one name need the same; unset: `console.key` next to the file of "
-        "tokens, made on first use",
+        "base64; gateways behind one name need the same key; unset: `console.key` next to the "
+        "token file, created on first use",
     )
 
     @field_validator("origins")
@@ -105,7 +105,7 @@ class AccessSettings(SettingsGroup):
     )
     message_groups: tuple[str, ...] = Field(
         (ALL_GROUPS,),
-        description="groups with which queries of a queue read; `*`: they see all skills",
+        description="groups that queries from a queue read with; `*`: they see all skills",
     )
 
     @field_validator("default_groups", "message_groups")
@@ -136,8 +136,8 @@ class OidcSettings(SettingsGroup):
     groups_claim: str = Field(
         "groups",
         min_length=1,
-        description="claim whose values grant scopes and are the groups with which a token reads: "
-        "a list, or words separated by spaces; dots lead to a nested claim, such as "
+        description="claim whose values grant scopes and are the groups that a token reads with: a "
+        "list, or words separated by spaces; dots name a nested claim, such as "
         "`realm_access.roles`",
     )
     scopes: dict[str, Literal["read", "write", "admin"]] = Field(
@@ -204,7 +204,7 @@ class AuditSettings(SettingsGroup):
         ge=0.001,
         description="size at which the file is rotated; the previous file ends in `.1`",
     )
-    files: int = Field(10, ge=1, le=1_000, description="files that are kept")
+    files: int = Field(10, ge=1, le=1_000, description="number of files that are kept")
 
 
 class WebhookSettings(SettingsGroup):
@@ -215,11 +215,11 @@ class WebhookSettings(SettingsGroup):
     files of both secrets for a while.
     """
 
-    github: tuple[Path, ...] = Field((), description="files with secrets of GitHub's webhooks")
+    github: tuple[Path, ...] = Field((), description="files with secrets of GitHub webhooks")
     gitlab: tuple[Path, ...] = Field(
-        (), description="files with secret tokens or signing tokens (`whsec_…`) of GitLab's"
+        (), description="files with secret or signing tokens (`whsec_…`) of GitLab webhooks"
     )
-    gitea: tuple[Path, ...] = Field((), description="files with secrets of Gitea's and Forgejo's")
+    gitea: tuple[Path, ...] = Field((), description="files with secrets of Gitea or Forgejo")
     sources: dict[str, tuple[Path, ...]] = Field(
         {}, description="by source: files with secrets for this source only"
     )
@@ -257,8 +257,8 @@ class HookSettings(SettingsGroup):
         1_500,
         ge=200,
         le=20_000,
-        description="maximum tokens added to a prompt; the agents keep more than 10,000 "
-        "characters in a file and show its start only",
+        description="maximum tokens added to a prompt; agents write more than 10,000 characters to "
+        "a file and show only its start",
     )
     top: int = Field(3, ge=1, le=100, description="maximum number of skills added to a prompt")
     least_probability: float = Field(
@@ -285,9 +285,9 @@ class UploadSettings(SettingsGroup):
         description="folder of uploads; unset: `uploads` in the home; gateways and workers of a "
         "distributed deployment share it",
     )
-    megabytes: float = Field(32.0, gt=0, le=4_000, description="size of an upload, as sent")
+    megabytes: float = Field(32.0, gt=0, le=4_000, description="maximum size of an upload as sent")
     unpacked_megabytes: float = Field(
-        200.0, gt=0, le=40_000, description="size of an upload, unpacked"
+        200.0, gt=0, le=40_000, description="maximum size of an upload after unpacking"
     )
     ratio: float = Field(
         100.0,
@@ -298,7 +298,7 @@ class UploadSettings(SettingsGroup):
         5_000, ge=1, le=200_000, description="maximum number of members of an archive"
     )
     skills: int = Field(500, ge=1, le=20_000, description="maximum number of skills of an upload")
-    depth: int = Field(16, ge=1, le=64, description="nesting of folders in an archive")
+    depth: int = Field(16, ge=1, le=64, description="maximum nesting of folders in an archive")
     seconds: float = Field(
         60.0, gt=0, description="time limit for receiving an upload, and for unpacking it"
     )
@@ -315,17 +315,17 @@ class SubmissionSettings(SettingsGroup):
     """
 
     broker: BrokerAddress = Field(
-        "", description="address; empty: `servers.broker` if set, else no submissions"
+        "", description="address of the broker; empty: `servers.broker` if set, else no submissions"
     )
     broker_password_file: Path | None = Field(None, description="file with its password")
     message_bytes: int = Field(10_000_000, ge=1_000, description="maximum size of a message")
     prefetch: int = Field(16, ge=1, le=1_000, description="unacknowledged messages per consumer")
     claim_seconds: float = Field(
-        30.0, gt=0, description="time after which a dead consumer's message is claimed, on Redis"
+        30.0, gt=0, description="time after which a dead consumer's message is claimed (Redis only)"
     )
     reply_seconds: float = Field(3_600.0, gt=0, description="how long a reply can be fetched")
     replies: int = Field(
-        1_000, ge=1, description="replies that a stream of Redis keeps, approximately"
+        1_000, ge=1, description="approximate number of replies that a stream of Redis keeps"
     )
     settle_seconds: float = Field(
         600.0,

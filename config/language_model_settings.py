@@ -42,7 +42,7 @@ class LanguageModelSettings(SettingsGroup):
     model: str = Field("", description="name of the model at the endpoint")
     api_key_file: Path | None = Field(None, description="file with the API key")
     timeout_seconds: float = Field(60.0, gt=0, description="time limit of one call")
-    concurrency: int = Field(4, ge=1, le=256, description="calls of one process at a time")
+    concurrency: int = Field(4, ge=1, le=256, description="concurrent calls of one process")
     temperature: float = Field(
         0.0,
         ge=0,
@@ -50,7 +50,7 @@ class LanguageModelSettings(SettingsGroup):
         description="temperature of the first try; each retry of an invalid answer adds 0.3",
     )
     extra_body: dict[str, Any] = Field(
-        {}, description="further fields of every request, such as a switch for thinking"
+        {}, description="additional fields of every request, such as one that switches thinking off"
     )
     daily_tokens: int = Field(
         2_000_000, ge=0, description="tokens that may be used per day (UTC); 0: no limit"
@@ -69,7 +69,7 @@ class LanguageModelSettings(SettingsGroup):
         "share of the best; 0: never skipped",
     )
     rewrite_queries: int = Field(5, ge=1, le=10, description="further queries that `rewrite` adds")
-    link_candidates: int = Field(8, ge=1, le=50, description="pairs per skill that `links` checks")
+    link_candidates: int = Field(8, ge=1, le=50, description="pairs that `links` checks per skill")
     search_terms: bool = Field(
         False, description="find skills also by the prompts that `prompts` wrote for them"
     )

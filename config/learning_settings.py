@@ -16,7 +16,7 @@ class LearningSettings(SettingsGroup):
         True, description="skills that helped with similar tasks rank higher, rejected ones lower"
     )
     links: bool = Field(
-        True, description="skills that helped together are linked; links are weighed by outcomes"
+        True, description="skills that helped together are linked; outcomes change weights of links"
     )
     days: float = Field(
         180.0, gt=0, description="how long answered queries and their outcomes are kept"

@@ -108,7 +108,7 @@ def _reject_unknown_variables() -> None:
         first = get_current_name(to_setting(name)).partition(".")[0]
         of_tests = name.startswith(("SKILLBUS_TEST_", "SKILLBUS_CRASH_"))
         if name.startswith("SKILLBUS_") and not of_tests and first not in known:
-            raise UsageError(f"{name}: no setting of that name; `skillbus config show` lists them")
+            raise UsageError(f"{name}: no such setting; `skillbus config show` lists all settings")
 
 
 def _describe_unreadable_variables() -> str:

@@ -75,7 +75,7 @@ class ServerSettings(SettingsGroup):
     )
     redis_password_file: Path | None = Field(None, description="file with its password")
     elasticsearch: str = Field("", description="URLs, separated by commas")
-    elasticsearch_user: str = Field("elastic", description="used together with a password")
+    elasticsearch_user: str = Field("elastic", description="user, if a password is set")
     elasticsearch_password_file: Path | None = Field(None, description="file with its password")
     elasticsearch_ca_file: Path | None = Field(
         None, description="CA certificates for https addresses"
@@ -86,7 +86,7 @@ class ServerSettings(SettingsGroup):
     elasticsearch_shards: int = Field(1, ge=1, le=64, description="shards of a new index")
     elasticsearch_replicas: int = Field(0, ge=0, le=8, description="replicas of a new index")
     neo4j: str = Field("", description="`bolt://host:port` or `neo4j://host:port`")
-    neo4j_user: str = Field("neo4j", description="used together with a password")
+    neo4j_user: str = Field("neo4j", description="user, if a password is set")
     neo4j_password_file: Path | None = Field(None, description="file with its password")
     neo4j_database: str = Field("neo4j", description="database that only skillbus uses")
     neo4j_passages: bool = Field(

@@ -281,13 +281,13 @@ class WorkerSettings(SettingsGroup):
     query_seconds: float = Field(30.0, gt=0)
     reconcile_seconds: float = Field(10.0, gt=0)
     sweep_seconds: float = Field(
-        60.0, gt=0, description="interval at which search index and catalog are compared"
+        60.0, gt=0, description="interval of comparisons of search index and catalog"
     )
     keep_seconds: float = Field(
         60.0, ge=0, description="how long queries can read superseded revisions"
     )
     journal_days: float = Field(7.0, gt=0, description="how long finished events are kept")
-    answer_minutes: float = Field(60.0, gt=0, description="how long answers can be fetched")
+    answer_minutes: float = Field(60.0, gt=0, description="how long answers are kept")
     open_queries: int = Field(
         1_000,
         ge=1,
@@ -320,7 +320,7 @@ class WorkerSettings(SettingsGroup):
         "`skillbus worker` take this port and the next ones",
     )
     metrics_host: str = Field(
-        "127.0.0.1", min_length=1, description="address of that port; it has no authentication"
+        "127.0.0.1", min_length=1, description="address to listen on; it has no authentication"
     )
 
 

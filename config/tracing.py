@@ -35,7 +35,7 @@ class TraceContext(NamedTuple):
 
     @property
     def trace_id(self) -> str:
-        """The id of the trace: 32 hexadecimal digits, "" without one."""
+        """The id of the trace: 32 hexadecimal digits, or ""."""
         return self.traceparent[3:35]
 
 
@@ -47,7 +47,7 @@ class Span(Protocol):
 
     @property
     def trace_id(self) -> str:
-        """The id of the trace: 32 hexadecimal digits, "" without one."""
+        """The id of the trace: 32 hexadecimal digits, or ""."""
         ...
 
     def rename(self, name: str) -> None:

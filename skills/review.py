@@ -170,7 +170,7 @@ def count_findings(
     """Determine the findings that are neither waived nor of a suppressed rule, and their level.
 
     level: level of all findings. records: records about their content. If a scan reached its limit,
-    it kept only the gravest findings; the dropped findings may be as grave as the least kept
+    it kept only the most severe findings; the dropped findings may be as severe as the least kept
     finding, so that level counts too.
     """
     waivers = {

@@ -75,7 +75,7 @@ def send_task_if_room(app: Any, name: str, ids: Sequence[object]) -> None:
         policy.max_queue_length is not None
         and queue_depth(app, policy.queue) >= policy.max_queue_length
     ):
-        log.debug("not sent, the queue is full", sent=name, ids=len(ids))
+        log.debug("task not sent: the queue is full", sent=name, ids=len(ids))
         return
     send_task(app, name, ids)
 

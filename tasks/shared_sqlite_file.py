@@ -66,7 +66,7 @@ class SharedFile:
         if version != self.version:
             file.close()
             raise PermanentError(
-                f"{path}: {self.content} of schema {version}, this skillbus reads {self.version}; "
-                "use the version that wrote them, or another SKILLBUS_HOME"
+                f"{path}: the {self.content} have schema {version}, this version of skillbus "
+                f"reads {self.version}; use the version that wrote them, or another SKILLBUS_HOME"
             )
         return file

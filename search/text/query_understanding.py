@@ -80,7 +80,7 @@ def clean_text(task: str) -> str:
     """Return the part of a task that is analysed; raises UsageError if it is empty."""
     text = _truncate(task.replace("\0", " ").strip())
     if not text:
-        raise UsageError("the task is empty: say in words what is to be done")
+        raise UsageError("the task is empty; describe what is to be done")
     return text
 
 

@@ -132,8 +132,8 @@ def _answers() -> tuple[tuple[str, Reply], ...]:
             "task-93-tests",
             OutcomesRefused(
                 query_id=_QUERY_ID,
-                reason=f"no answered query '{_QUERY_ID}'; give the id that the answer names. "
-                "Outcomes are accepted for `learning.days` days after it",
+                reason=f"no answered query '{_QUERY_ID}'; give the query id of an answer. Outcomes "
+                "are accepted for `learning.days` days after it",
             ),
         ),
         (

@@ -70,8 +70,8 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
     """
     lines = [*map(_resolve_escapes, lines)]
     findings = {_to_finding(one, path) for one in _find_all(lines, body_line, path)}
-    gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
-    return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
+    most_severe = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
+    return tuple(sorted(most_severe, key=lambda found: (found.line, found.kind, found.reason)))
 
 
 def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
@@ -194,11 +194,11 @@ def _find_in_words(
                 if spoken or not rule.spoken or not text.in_code(match.start)
             )
             found = _weigh_matches(context, rule, matches)
-            yield from _keep_gravest(found, list_rules()[rule.rule].level)
+            yield from _keep_most_severe(found, list_rules()[rule.rule].level)
 
 
 def _weigh_matches(context: Context, rule: TextRule, matches: Iterable[Match]) -> Iterator[_Found]:
-    """Yield the matches weighed; of overlapping ones the gravest, or the first of equal level."""
+    """Yield the matches weighed; of overlapping ones the most severe, or the first of a level."""
     last, end = None, 0
     for match in matches:
         found = _weigh_words(context, rule, match)
@@ -230,7 +230,7 @@ def _weigh_words(context: Context, rule: TextRule, match: Match) -> _Found:
     return _weigh(context, name, match.start, quote, speech=rule.spoken, deed=match.deed)
 
 
-def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
+def _keep_most_severe(found: Iterable[_Found], highest: int) -> list[_Found]:
     """Return at most MAX_FINDINGS findings; many quoted matches must not displace a plain one.
 
     highest: level that no finding exceeds; the search ends after MAX_FINDINGS findings of it.

@@ -241,7 +241,7 @@ class _FetchRun:
                 raise
             raise PermanentError(str(error)) from None
         seconds = round(time.monotonic() - started, 3)
-        log.info("fetched", source=source.source_id, commit=commit, seconds=seconds)
+        log.info("source fetched", source=source.source_id, commit=commit, seconds=seconds)
         return commit
 
     # -- end of a fetch
@@ -290,7 +290,7 @@ class _FetchRun:
             return False
         retries = self._retries.get(pushed.after, 0)
         if retries == len(_RETRY_PAUSES_SECONDS):
-            log.warning("the pushed commit is not served", pushed=pushed.after, commit=commit)
+            log.warning("pushed commit not available yet", pushed=pushed.after, commit=commit)
             return False
         self._retries[pushed.after] = retries + 1
         self._retry_at[pushed.after] = time.monotonic() + _RETRY_PAUSES_SECONDS[retries]

@@ -136,7 +136,7 @@ def rescan_outdated(services: Services) -> int:
         scans |= {key: _scan(one.parsed) for key, one in found.items()}
     if scans:
         graph.save_scans(scans, SCANNER_VERSION)
-        log.info("scanned again", skills=len(scans))
+        log.info("skills scanned again", skills=len(scans))
     rules_version = 0 if keys else SCANNER_VERSION
     if graph.get_rules_version() != rules_version:
         graph.set_rules_version(rules_version)
@@ -326,7 +326,7 @@ def _resend_ingest(services: Services, waiting: Sequence[CatalogEntry]) -> None:
             tracing.resume(found[0].context if found else tracing.NO_CONTEXT),
         ):
             send_ingest(services, ids)
-            log.info("sent again", sent=INGEST.name, ids=ids, also_traces=known[1:])
+            log.info("pending tasks sent again", sent=INGEST.name, ids=ids, also_traces=known[1:])
 
 
 def delete_orphans(services: Services, orphans: Sequence[RevisionKey]) -> int:

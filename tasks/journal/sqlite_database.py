@@ -118,8 +118,8 @@ class JournalDatabase(SqliteFile):
         if version != SCHEMA_VERSION:
             self.connection.close()
             raise PermanentError(
-                f"{path}: journal of schema {version}, this skillbus reads {SCHEMA_VERSION}; "
-                "use the version that wrote it, or another SKILLBUS_HOME"
+                f"{path}: the journal has schema {version}, this version of skillbus reads "
+                f"{SCHEMA_VERSION}; use the version that wrote it, or another SKILLBUS_HOME"
             )
 
     def _migrate(self) -> int:

@@ -122,7 +122,7 @@ def _compiled() -> tuple[tuple[str, re.Pattern[str]], ...]:
 def find_prompt_injection(*texts: str) -> str:
     """Return the kind of injection in the texts of a skill, "" if none is found.
 
-    Hidden characters count too, and the gravest scanner findings in words to the reader.
+    Hidden characters count too, and the most severe scanner findings in words to the reader.
     """
     lines = tuple(line for text in texts for line in text.splitlines())
     for finding in scan_spoken(lines):

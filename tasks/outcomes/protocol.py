@@ -248,7 +248,7 @@ class OutcomeStore(Protocol):
 def describe_unknown_queries(query_ids: Sequence[str]) -> str:
     """Return the message for outcomes of queries that the store does not have."""
     return (
-        f"no answered query {query_ids[0]!r}; give the id that the answer names. Outcomes are "
+        f"no answered query {query_ids[0]!r}; give the query id of an answer. Outcomes are "
         "accepted for `learning.days` days after it"
     )
 

@@ -130,8 +130,8 @@ def _explain_filtered(context: QueryContext) -> str:
     ):
         return "no skill matches all filters"
     if filters.tool or not rows:
-        return "no skill that matches the filters, if there is one, shares anything with the task"
-    return "no skill that matches the filters shares anything with the task"
+        return "no skill both matches the filters and is related to the task"
+    return "no skill that matches the filters is related to the task"
 
 
 def _find_unknown_tools(context: QueryContext) -> list[str]:

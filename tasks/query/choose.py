@@ -325,7 +325,7 @@ def _add_dependencies(
                     choice.left_out.append(LeftOut(needed, reason))
                     continue
                 if len(seen) > 1 + _MAX_DEPENDENCIES:  # the skill itself is among them
-                    reason = f"declared dependency of {owner}, beyond the {_MAX_DEPENDENCIES} first"
+                    reason = f"declared dependency of {owner}, beyond the first {_MAX_DEPENDENCIES}"
                     choice.left_out.append(LeftOut(needed, reason))
                     continue
                 if needed in taken:

@@ -260,12 +260,12 @@ def _read_access(services: Services, asker: Asker) -> SourceAccess:
 def check_query(request: QueryAsked, max_characters: int) -> None:
     """Raise UsageError for an empty or overlong task or obstacle, or an unknown stage."""
     if not (request.task.strip() or request.obstacle.strip() or request.resend):
-        raise UsageError("the task is empty; say in words what is to be done")
+        raise UsageError("the task is empty; describe what is to be done")
     for name, text in (("task", request.task), ("obstacle", request.obstacle)):
         if len(text) > max_characters:
             raise UsageError(
                 f"the {name} has {len(text)} characters, the limit is {max_characters} "
-                "(limits.query_characters); send the part that says what is to be done"
+                "(limits.query_characters); send the part that describes what is to be done"
             )
     check_stages(request.without)
 
@@ -275,5 +275,5 @@ def check_stages(stages: Collection[str]) -> None:
     unknown = set(stages) - set(OPTIONAL_STAGES)
     if unknown:
         raise UsageError(
-            f"no stage {', '.join(sorted(unknown))}; stages: {', '.join(OPTIONAL_STAGES)}"
+            f"unknown stage {', '.join(sorted(unknown))}; stages: {', '.join(OPTIONAL_STAGES)}"
         )

@@ -196,8 +196,8 @@ def _within_time(
         yield revision
     if skipped:
         context.degradations.add(
-            f"{skipped} of the chosen skills have no {kind} vectors yet: "
-            "their passages were chosen by words alone"
+            f"{skipped} of the chosen skills {'has' if skipped == 1 else 'have'} no {kind} vectors "
+            "yet: passages of such skills were chosen by words alone"
         )
 
 

@@ -42,7 +42,7 @@ def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFold
     check_relative_path(path, str(root))
     folder = root / path
     if not Path(os.path.realpath(folder)).is_relative_to(root):
-        raise PermanentError(f"{path}: a link out of the source; sync the linked folder itself")
+        raise PermanentError(f"{path}: a link leads out of the source; sync the linked folder")
     for _ in range(_READ_ATTEMPTS):
         content = read_regular_file(
             root, folder / SKILL_FILE, limits.skill_bytes, "limits.skill_bytes"
@@ -98,7 +98,7 @@ def read_regular_file(root: Path, file: Path, max_bytes: int, setting: str) -> b
     """
     try:
         if not resolve_path(file).is_relative_to(root):
-            raise PermanentError(f"{file}: a link out of the source; copy the file instead")
+            raise PermanentError(f"{file}: a link leads out of the source; copy the file instead")
         if file.is_dir():  # which `fdopen` refuses
             raise PermanentError(f"{file}: not a regular file")
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)

@@ -241,4 +241,4 @@ def test_the_use_of_a_skill_is_shown(served: Served, open_page: Open) -> None:
     row = page.get_by_role("row", name=re.compile(task))
     expect(row).to_contain_text("helped")
     expect(row).to_contain_text("person")
-    expect(page.get_by_role("img", name="Use over time")).to_be_visible()
+    expect(page.get_by_role("img", name="Usage over time")).to_be_visible()

@@ -261,7 +261,7 @@ class TestAsk:
         page = open_page("read")
         ask(page)
         page.get_by_text("Limits, filters and stages").click()
-        page.get_by_label("Skills at most").fill("1")
+        page.get_by_label("Maximum skills").fill("1")
         page.get_by_label("diffusion").check()
         page.get_by_role("button", name="Ask again").click()
         change = page.locator(".notice", has_text="Compared with")

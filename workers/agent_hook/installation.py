@@ -116,7 +116,7 @@ class HookFile:
                         yield event, number, place, command
 
     def _get_hooks(self, text: str) -> dict[str, list[dict[str, Any]]] | None:
-        """Return the table of hooks, None without one; raises UsageError if it is invalid."""
+        """Return the table of hooks, or None; raises UsageError if it is invalid."""
         try:
             root = parse_json(text).value
         except UsageError as error:

@@ -110,7 +110,7 @@ def _answer(options: dict[str, int | float | str], started: float) -> tuple[str,
     except ValueError:
         event = None
     if not isinstance(event, dict):
-        raise _Nothing("standard input holds no event of a hook")
+        raise _Nothing("standard input has no hook event")
     query = _build_query(event, options)
     left = float(options["timeout_ms"]) - (time.monotonic() - started) * 1000 - _RESERVE_MS
     if left < 1:
@@ -145,7 +145,7 @@ def _build_query(
     if name != "SessionStart":
         raise _Nothing(f"the event {str(name)[:80]!r} is not one that this hook handles")
     if event.get("source") != "compact" or not session:
-        raise _Nothing("this start of a session needs no skills")
+        raise _Nothing("no skills are added to this start of a session")
     # Compaction has removed the skills from the context: skills of the last prompt are sent again.
     query["resend"] = True
     return query
@@ -181,10 +181,10 @@ def _connect(options: dict[str, int | float | str]) -> _socket.socket:
     try:
         connection.connect(path)
     except OSError as error:
-        raise _Nothing(f"no skillbus serve on {options['home']}: {error.strerror}") from None
+        raise _Nothing(f"no `skillbus serve` runs on {options['home']}: {error.strerror}") from None
     if _get_server_user(connection, path) != os.geteuid():
         connection.close()
-        raise _Nothing(f"{path} is a socket of another user, who is sent nothing")
+        raise _Nothing(f"{path} belongs to another user; no query is sent")
     return connection
 
 
@@ -260,18 +260,14 @@ def _parse_response(response: bytes) -> str:
         headers[name.strip().lower()] = value.strip()
     status = status_line.split(" ")[1] if " " in status_line else "none"
     if status != "200":
-        raise _Nothing(f"the server answered with status {status}: {_shorten(body)}")
+        raise _Nothing(f"the server answered {status}: {body[:300].decode(errors='replace')}")
     if b'"state":"cancelled"' in body and "bundle-status" not in headers:
         raise _Nothing("no answer in time")
     if "bundle-status" not in headers or len(body) != int(headers.get("content-length", -1)):
-        raise _Nothing("the server did not answer with a whole bundle")
+        raise _Nothing("the answer of the server is incomplete")
     if headers["bundle-status"] != "SKILL_HIT" or headers.get("bundle-skills") == "0":
         raise _Nothing(f"{headers['bundle-status']}, nothing to send")
     return body.decode()
-
-
-def _shorten(body: bytes) -> str:
-    return body[:300].decode("utf-8", "replace")
 
 
 def _write(text: str, event: str) -> None:
@@ -295,7 +291,7 @@ def _read_options(words: list[str]) -> dict[str, int | float | str]:
         try:
             options[name] = type(DEFAULTS[name])(value)
         except (KeyError, ValueError, TypeError):
-            raise _Nothing(f"hook.{name}: {value!r} is not a value for it") from None
+            raise _Nothing(f"hook.{name}: {value!r} is not a valid value") from None
     return options
 
 

@@ -171,7 +171,7 @@ class EmbeddedBackend(StoreBackend):
         if self.writable:
             repair_catalog(self.services)
             report = resend_open_work(self.services)
-            log.info("resumed", **report)
+            log.info("work resumed", **report)
             self._reconciler = threading.Thread(
                 target=self._reconcile, name="skillbus-reconciler", daemon=True
             )

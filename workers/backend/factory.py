@@ -67,7 +67,7 @@ def open_store_backend(
 
 def find_serve(settings: Settings) -> ServeBackend | None:
     """Return the backend of the `serve` that runs on the home of an embedded
-    library, None without."""
+    library, or None."""
     if settings.distributed:
         return None
     from workers.backend.serve_client import ServeClient

@@ -33,8 +33,7 @@ class LocalReplacement(IndexReplacement):
             raise UsageError(f"no library in {home} yet; run `skillbus sync DIR` first")
         if live == index_identity(model, dimension):
             raise NothingToDoError(
-                f"the index in use is already of {model} and of this version; there is nothing "
-                "to do"
+                f"the index in use was built with {model} and has the current schema: nothing to do"
             )
         self.same_model = (live["model"], live["dimension"]) == (model, str(dimension))
         self.source = open_earlier_index(home / _LIVE, live)
@@ -59,8 +58,8 @@ class LocalReplacement(IndexReplacement):
             self._lock.acquire()
         except UsageError as error:
             raise UsageError(
-                f"the new index is ready, but {error}. Stop it and run `skillbus reindex` again, "
-                "which keeps what was copied"
+                f"the new index is ready, but {error}. Stop it and run `skillbus reindex` again; "
+                "what was copied is kept"
             ) from error
 
     @override

@@ -167,7 +167,7 @@ class Backend(Protocol):
         ...
 
     def unpin_skill(self, skill_id: str) -> None:
-        """Take a pin back; raises NotFoundError if there is none."""
+        """Remove a pin; raises NotFoundError if there is none."""
         ...
 
     # -- reviews; principal: the person who decides, as the audit log names them
@@ -179,7 +179,7 @@ class Backend(Protocol):
         ...
 
     def remove_waiver(self, skill_id: str, rule: str) -> None:
-        """Take waivers of a rule back; raises NotFoundError if there are none."""
+        """Remove the waivers of a rule; raises NotFoundError if there are none."""
         ...
 
     def review_skill(
@@ -190,7 +190,7 @@ class Backend(Protocol):
         ...
 
     def reopen_review(self, skill_id: str) -> None:
-        """Take back the decision about a skill; raises NotFoundError if there is none."""
+        """Revoke the decision about a skill; raises NotFoundError if there is none."""
         ...
 
     # -- refinement

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ class ServeClient:
     """Calls the HTTP interface of `serve`; an error response raises the error of its status."""
 
     def __init__(self, home: Path) -> None:
-        import ssl  # both are slow to import; most commands find no socket
+        import ssl  # both are slow to import; most commands find no `serve`
 
         # Its command line, which imports rich and takes longer than the rest.
         sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # blocks imports
@@ -40,7 +41,10 @@ class ServeClient:
     @classmethod
     def connect(cls, home: Path) -> ServeClient | None:
         """Connect to the `serve` that runs on a home; None if there is none."""
-        if not (home / SOCKET_NAME).exists():
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:  # a crash leaves the file of the socket
+                probe.connect(str(home / SOCKET_NAME))
+        except OSError:
             return None
         client = cls(home)
         if client.is_alive():

@@ -115,8 +115,8 @@ def check_no_replaced_index(settings: Settings) -> None:
         others = list_other_indexes(settings.home)
     if others:
         raise UsageError(
-            f"{', '.join(others)}, which a reindex made, may have the skill too: end the reindex, "
-            "run `skillbus reindex --drop-old`, then purge"
+            f"{', '.join(others)}, made by a reindex, may contain the skill too: finish the "
+            "reindex, run `skillbus reindex --drop-old`, then purge"
         )
 
 

@@ -19,6 +19,7 @@ from config.tracing import parse_context, trace
 from skills.access import parse_groups
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 from workers.cli.audited import prepare_record
+from workers.quantities import format_count as format_count  # for the commands
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -46,8 +47,8 @@ group_option = click.option(
     multiple=True,
     metavar="GROUP",
     callback=_parse_groups,
-    help="A group that sees the skills of the source; repeatable [default: as before, or as "
-    "access.default_groups says].",
+    help="A group that sees the skills of the source; repeatable [default: unchanged; for a new "
+    "source access.default_groups].",
 )
 
 
@@ -66,13 +67,6 @@ _WANTS_JSON = "skillbus.json"
 
 ORIGIN = "skillbus/command-line"
 """The `source` of the events that commands submit."""
-
-
-def format_count(count: int, noun: str) -> str:
-    """Return a number with its noun: "1 skill", "2 skills", "2 queries"."""
-    if count != 1:
-        noun = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
-    return f"{count} {noun}"
 
 
 def format_time(seconds: float) -> str:

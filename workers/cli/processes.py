@@ -32,14 +32,14 @@ _unprotected_option = click.option(
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Serve HTTP on a port too; other than loopback only if a token exists.",
+    help="Also serve HTTP on this address; if it is not loopback, a token must exist.",
 )
 @_unprotected_option
 def serve(listen: str | None, unprotected: bool) -> None:
     """Run workers, watcher and gateway until interrupted.
 
-    Other commands use them. Every directory that was synced is watched. The gateway answers on
-    `serve.sock` in the home.
+    While it runs, other commands use it. Every synced directory is watched. The gateway listens on
+    the socket `serve.sock` in the home.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def serve(listen: str | None, unprotected: bool) -> None:
     metavar="HOST:PORT",
     default="127.0.0.1:8765",
     show_default=True,
-    help="Address to listen on; other than loopback only if a token exists.",
+    help="Address to listen on; if it is not loopback, a token must exist.",
 )
 @_unprotected_option
 def gateway(listen: str, unprotected: bool) -> None:
@@ -131,8 +131,8 @@ def consume() -> None:
     if serve is not None:
         serve.close()
         raise UsageError(
-            f"`skillbus serve` runs on {settings.home}: start it with submissions.broker set, "
-            "and it consumes these messages itself"
+            f"`skillbus serve` runs on {settings.home}: restart it with submissions.broker set, "
+            "and it consumes the messages itself"
         )
     process_metrics = ProcessMetrics()
     with (
@@ -194,7 +194,7 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervisor: i
     settings = read_settings(long_running=True)
     if not settings.distributed:
         raise UsageError(
-            "no servers configured (servers.broker, …); an embedded library is run by "
+            "no servers are configured (servers.broker, …); for an embedded library, run "
             "`skillbus serve`"
         )
     if queues is None:

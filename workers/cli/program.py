@@ -17,13 +17,10 @@ from workers.cli.parameter_types import FolderPath
 
 _COMMANDS = {
     "sync": ("library.sync", "Sync the library with a directory of skills."),
-    "watch": ("library.watch", "Sync DIRECTORY, then keep it synced until interrupted."),
+    "watch": ("library.watch", "Sync a directory, then follow its changes until interrupted."),
     "upload": ("library.upload", "Upload skills: a SKILL.md, a zip or tar, or a folder."),
     "query": ("library.query", "Find the skills for a task, and the passages that it needs."),
-    "outcome": (
-        "outcomes.report",
-        "Report the outcome of a skill for the task of an answered query.",
-    ),
+    "outcome": ("outcomes.report", "Report the outcome of a skill for the task of a query."),
     "outcomes": ("outcomes.manage", "Export, count and forget reported outcomes."),
     "refine": ("library.refine", "Refine published skills with the language model."),
     "skills": ("library.skills", "List, show, compare and remove skills."),
@@ -42,17 +39,14 @@ _COMMANDS = {
     "serve": ("processes", "Run workers, watcher and gateway until interrupted."),
     "gateway": ("processes", "Serve HTTP for a distributed deployment until interrupted."),
     "tokens": ("operations.tokens", "Add, list and revoke access tokens."),
-    "audit": ("operations.audit", "List who changed what in this home, oldest first."),
+    "audit": ("operations.audit", "List changes in this home with their authors, oldest first."),
     "mcp": ("processes", "Serve an agent over MCP on standard input and output."),
     "hook": ("operations.hook", "Add skills to each prompt of a coding agent."),
     "consume": ("processes", "Consume events and queries from a queue until interrupted."),
     "worker": ("processes", "Run tasks of a distributed deployment until interrupted."),
     "backup": ("operations.backup", "Copy the library into a new folder."),
     "restore": ("operations.backup", "Restore a backup to an empty home or empty servers."),
-    "reindex": (
-        "operations.reindex",
-        "Build the index for the current model and schema; parse again.",
-    ),
+    "reindex": ("operations.reindex", "Rebuild the index; parse outdated skills again."),
     "eval": (
         "evaluation.eval:evaluate",
         "Measure ranking, bundles, passages and more on labelled data.",
@@ -80,7 +74,7 @@ _CELERY_VARIABLES = (
 )
 @click.pass_context
 def cli(ctx: click.Context, home: Path | None) -> None:
-    """Search agent skills: find the skills, and the passages of them, that a task needs.
+    """Find the agent skills for a task, and the passages that it needs.
 
     \b
     Examples:

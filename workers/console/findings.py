@@ -44,7 +44,7 @@ class RuleFindings:
 
 
 def group_by_rule(revision: Mapping[str, Any], highest_level: int) -> list[RuleFindings]:
-    """Group the findings of a revision by rule, gravest first; waived and
+    """Group the findings of a revision by rule, most severe first; waived and
     suppressed rules come last.
 
     highest_level: the highest level that the policy sends.
@@ -64,9 +64,9 @@ def group_by_rule(revision: Mapping[str, Any], highest_level: int) -> list[RuleF
 
 
 def _find_last_rule(revision: Mapping[str, Any], highest_level: int) -> str | None:
-    """Return the only rule whose findings withhold a published revision, None without one."""
+    """Return the only rule whose findings withhold a published revision, or None."""
     findings = revision["safety"]
-    # With more findings, the scan may have left out equally grave ones of other rules.
+    # With more findings, the scan may have left out equally severe ones of other rules.
     is_complete = len(findings) < MAX_FINDINGS
     is_withheld = (revision["withheld"] or "").startswith(LEVEL_REASON)
     if not (is_complete and is_withheld and revision["state"] == SkillState.PUBLISHED):

@@ -42,8 +42,8 @@ async def read_form(request: Request) -> FormData:
     ):
         raise HTTPException(
             403,
-            "this form is of another session or too old: go back, load the page again, and send it "
-            "once more",
+            "this form belongs to another session, or is too old: go back, reload the page, and "
+            "send it again",
         )
     return form
 

@@ -59,7 +59,7 @@ class ConsoleAccess(PageAccess):
             ended = await run_in_threadpool(self._ended_sessions.is_session_ended, session.id)
         except SkillbusError as error:
             log.warning("sessions cannot be checked", reason=str(error))
-            raise HTTPException(503, "sessions cannot be checked at present") from None
+            raise HTTPException(503, "sessions cannot be checked now; try again") from None
         return "" if ended else session.secret
 
     @override

@@ -30,9 +30,9 @@ from workers.console.text_display import (
     show_value,
     skill_path,
 )
-from workers.durations import format_duration, format_seconds
 from workers.http.authentication import Caller
 from workers.http.tokens import TokenScope
+from workers.quantities import format_duration, format_seconds
 
 PREFIX = "/console"
 LOGIN_PATH = f"{PREFIX}/login"
@@ -102,7 +102,7 @@ class Pages:
         return response
 
     def get_session(self, request: Request) -> Session | None:
-        """Return the session of a request, None without one."""
+        """Return the session of a request, or None."""
         return self.sessions.open(request.headers)
 
     def set_session(self, request: Request, response: Response, session: Session) -> None:

@@ -89,7 +89,7 @@ class ConsoleSessions:
         return self._fernet.encrypt_at_time(data.encode(), int(session.sealed)).decode()
 
     def open(self, headers: Mapping[str, str]) -> Session | None:
-        """Return the session of a request by its headers (lower-case names), None without one."""
+        """Return the session of a request by its headers (lower-case names), or None."""
         # Not `http.cookies`: it reads nothing after an odd cookie of another program on the host.
         cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie_name)
         if cookie is None:

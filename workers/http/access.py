@@ -82,7 +82,7 @@ class AccessRules:
             caller = authenticate(headers, self.tokens, allow_anonymous=self.allow_anonymous)
         except MisconfiguredError as error:
             log.error("tokens cannot be read", reason=str(error))
-            raise HTTPException(503, "tokens cannot be checked at present") from None
+            raise HTTPException(503, "tokens cannot be checked now; try again") from None
         if caller is None and self.oidc is not None:
             caller = await self.oidc.authenticate(get_bearer(headers))
         return caller
@@ -100,7 +100,7 @@ class PageAccess(Protocol):
         ...
 
     async def get_bearer(self, headers: Mapping[str, str]) -> str:
-        """Return the bearer token in the cookie of a request, "" without one.
+        """Return the bearer token in the cookie of a request, or "".
 
         Raises HTTPException (503) while it cannot be checked.
         """
@@ -212,7 +212,7 @@ class AccessMiddleware:
             recorder.check()
         except MisconfiguredError as error:
             log.error("changes cannot be recorded", reason=str(error))
-            raise HTTPException(503, "changes cannot be recorded at present") from None
+            raise HTTPException(503, "changes cannot be recorded now; try again") from None
         return recorder
 
     async def _check_request(self, scope: Scope, headers: Headers) -> None:
@@ -263,7 +263,7 @@ class AccessMiddleware:
         host = _HOST.fullmatch(named[0].lower()) if len(named) == 1 else None
         if host is None or host[1] not in self._hosts:
             raise HTTPException(
-                421, "this gateway has another name; gateway.hosts lists the accepted names"
+                421, "the Host header names a host that is not accepted; add it to gateway.hosts"
             )
 
     def _check_origin(self, headers: Headers) -> None:
@@ -286,7 +286,7 @@ class AccessMiddleware:
         caller = await self._access.find_caller(headers)
         if caller is None:
             known = "authorization" in headers
-            raise _unauthorized(_UNKNOWN if known else "send `Authorization: Bearer …`")
+            raise _unauthorized(_UNKNOWN if known else "no token: send `Authorization: Bearer …`")
         return caller
 
     def _is_public(self, path: str) -> bool:

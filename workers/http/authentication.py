@@ -70,7 +70,7 @@ def authenticate(
 
 
 def get_bearer(headers: Mapping[str, str]) -> str:
-    """Return the bearer token of a request, "" without one."""
+    """Return the bearer token of a request, or ""."""
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""
 
@@ -109,7 +109,7 @@ def check_scope(caller: Caller, scope: TokenScope) -> None:
     if caller.scope < scope:
         raise HTTPException(
             403,
-            f"this needs a token of scope {scope.name.lower()}, and yours is for "
+            f"this needs a token of scope {scope.name.lower()}, and yours has scope "
             f"{caller.scope.name.lower()}",
         )
 

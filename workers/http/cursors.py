@@ -15,7 +15,7 @@ from config.errors import UsageError
 from workers.http.models import RequestModel
 
 WRONG_CURSOR = (
-    "cursor: take it as `next` gave it, together with the same filters; or begin without one"
+    "cursor: send the cursor of `next` unchanged and with the same filters, or begin without one"
 )
 Row = TypeVar("Row")
 

@@ -120,7 +120,7 @@ def install_error_handlers(app: FastAPI, respond: Callable[..., Response], no_ro
 
     async def handle_unexpected_error(request: Request, error: Exception) -> Response:
         log.error("request failed", error=repr(error))
-        return respond(request, 500, "this is a bug in skillbus; its log says more")
+        return respond(request, 500, "this is a bug in skillbus; the server's log has the details")
 
     app.add_exception_handler(SkillbusError, handle_skillbus_error)
     app.add_exception_handler(RequestValidationError, handle_validation_error)

@@ -47,8 +47,8 @@ class TokenScope(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A stored token. created, expires: seconds since the epoch; expires 0: never. groups: groups
-    that it reads with, besides that of everyone."""
+    """A stored token. created, expires: seconds since the epoch; expires 0: never. groups: groups "
+    "that it reads with, in addition to `everyone`."""
 
     name: str
     scope: str
@@ -178,7 +178,7 @@ class TokenStore:
         with self._open_for_update() as tokens:
             kept = [token for token in tokens if token.name != name]
             if len(kept) == len(tokens):
-                raise NotFoundError(f"no token {name!r}; `skillbus tokens list` names them")
+                raise NotFoundError(f"no token {name!r}; `skillbus tokens list` lists them")
             tokens[:] = kept
 
     @contextmanager

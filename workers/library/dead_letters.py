@@ -111,8 +111,8 @@ def _resubmit_skills(backend: RetryBackend, letter: DeadLetter) -> None:
     ]
     if not known:
         raise UsageError(
-            f"dead letter {letter.id}: none of {', '.join(letter.ids)} belongs to a source any "
-            f"more; discard it with `skillbus dead discard {letter.id}`"
+            f"dead letter {letter.id}: none of {', '.join(letter.ids)} belongs to a source now; "
+            f"discard it with `skillbus dead discard {letter.id}`"
         )
     for source_id in sorted({entry.source_id for entry in known}):
         paths = tuple(entry.path for entry in known if entry.source_id == source_id)

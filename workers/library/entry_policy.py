@@ -15,7 +15,7 @@ from skills.skill_policy import PolicyViolation, SkillPolicy
 from tasks.query.policy_filter import ReadRevisions, make_policy, rescan_revision
 
 
-class Standing(NamedTuple):
+class PolicyResult(NamedTuple):
     """Result of the policy for an entry. level: of the findings that count. violation: None if the
     skill may be sent, or is not published."""
 
@@ -35,9 +35,9 @@ class RevisionStanding(NamedTuple):
     violation: PolicyViolation | None
 
     @property
-    def standing(self) -> Standing:
-        """The standing of its entry."""
-        return Standing(self.findings.level, self.violation)
+    def result(self) -> PolicyResult:
+        """The result for its entry."""
+        return PolicyResult(self.findings.level, self.violation)
 
 
 class EntryPolicy:
@@ -58,36 +58,36 @@ class EntryPolicy:
         """Return the policy of the settings and of the sources in a catalog."""
         return cls(make_policy(settings, catalog.list_sources(), reviews), read_revisions)
 
-    def judge(self, entries: Iterable[CatalogEntry]) -> dict[str, Standing]:
-        """Return the standing of entries by skill id."""
+    def judge(self, entries: Iterable[CatalogEntry]) -> dict[str, PolicyResult]:
+        """Return the results of entries by skill id."""
         found, contested = {}, {}
         for entry in entries:
-            standing = self._judge_by_catalog(entry)
-            found[entry.skill_id] = standing
-            known = (entry.skill_id, standing.violation, entry.content_hash)
+            result = self._judge_by_catalog(entry)
+            found[entry.skill_id] = result
+            known = (entry.skill_id, result.violation, entry.content_hash)
             if entry.state is SkillState.PUBLISHED and self.policy.needs_record(*known):
                 contested[RevisionKey(entry.skill_id, entry.seq)] = entry
         stored = self._read_revisions(list(contested)) if contested else {}
         for key, revision in stored.items():
             rescanned = rescan_revision(revision)
-            found[key.skill_id] = self.judge_revision(contested[key], rescanned).standing
+            found[key.skill_id] = self.judge_revision(contested[key], rescanned).result
         return found
 
-    def judge_one(self, entry: CatalogEntry) -> Standing:
-        """Return the standing of one entry."""
+    def judge_one(self, entry: CatalogEntry) -> PolicyResult:
+        """Return the result of one entry."""
         return self.judge([entry])[entry.skill_id]
 
-    def _judge_by_catalog(self, entry: CatalogEntry) -> Standing:
+    def _judge_by_catalog(self, entry: CatalogEntry) -> PolicyResult:
         level = self.policy.raise_level(entry.safety_level, entry.judgements)
         if entry.state is not SkillState.PUBLISHED:
-            return Standing(level, None)
+            return PolicyResult(level, None)
         violation = self.policy.find_violation(
             entry.source_id, entry.safety_level, entry.licence, entry.judgements
         )
-        return Standing(level, violation)
+        return PolicyResult(level, violation)
 
     def judge_revision(self, entry: CatalogEntry, revision: StoredRevision) -> RevisionStanding:
-        """Return the standing of the published revision of an entry, which the present scanner has
+        """Return the result of the published revision of an entry, which the current scanner has
         read (`rescan_revision`)."""
         place = (entry.skill_id, revision.content_hash, revision.parsed.record, entry.judgements)
         violation = self.policy.find_record_violation(*place)

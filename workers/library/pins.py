@@ -38,8 +38,8 @@ def pin_skill(
     revision = reader.choose_revision(skill_id, seq)
     if not revision.is_reviewed:
         raise UsageError(
-            f"{revision.kept.key} waits for review, which a pin does not replace: approve it with "
-            "`skillbus review approve`"
+            f"{revision.kept.key} waits for a review: approve it with `skillbus review approve`, "
+            "then pin it"
         )
     history.keep([revision.kept])
     pin = Pin(skill_id, revision.seq, revision.kept.content_hash, reason.strip(), time.time())

@@ -179,7 +179,7 @@ class PublicSkills:
     def _make_index(self, state: tuple[int, int], hidden: frozenset[str]) -> _Index:
         made = _Index(state, hidden=hidden)
         for source in sorted(hidden):
-            log.warning("a public source is not visible to everyone and left out", source=source)
+            log.warning("a public source is left out: it is not visible to everyone", source=source)
         kept: dict[Fingerprint, str] = {}
         for skill in self._iterate():
             if skill.name in made.skills:

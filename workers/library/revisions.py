@@ -37,7 +37,7 @@ class Revision:
 
     state: `published`; `held`, as the skill is pinned to another revision or this one waits for
     review; `superseded` by a newer one, or withdrawn. withheld: why the policy would keep it
-    out of bundles, None if it would not. findings: of the present scanner, with those that
+    out of bundles, None if it would not. findings: of the current scanner, with those that
     count. review: its record as an update. is_reviewed: whether it may be sent if updates of
     its source wait for a person.
     """
@@ -56,7 +56,7 @@ class Revision:
 
     @property
     def parsed(self) -> ParsedSkill:
-        """The parsed skill, with findings of the present scanner."""
+        """The parsed skill, with findings of the current scanner."""
         return self.kept.parsed
 
 
@@ -95,7 +95,7 @@ class RevisionReader:
             entry = next(iter(self.graph.get_entries([skill_id])), None)
             found = {one.key.seq: one for one in self._history.list_revisions(skill_id)}
             if entry is None and not found:
-                raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
+                raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` lists them")
             if entry is None or not entry.seq:
                 return self._describe(list(found.values()), entry)
             key = RevisionKey(skill_id, entry.seq)
@@ -333,7 +333,7 @@ def revision_detail(revision: Revision, *, include_withheld: bool = True) -> dic
 
 
 def describe_review(reader: RevisionReader, skill_id: str, seq: int | None) -> dict[str, Any]:
-    """Return a revision under review as data; `change` is from the published one, None without one.
+    """Return a revision under review as data; `change` is from the published one, or None.
 
     A finding in SKILL.md has the lines around it, its `context`.
 

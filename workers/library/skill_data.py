@@ -13,7 +13,7 @@ from skills.judgement import JUDGEMENT_RULE
 from skills.record import SafetyFinding, SkillRecord
 from skills.review import CountedFindings, Exemption, ReviewRecord, get_rule_id
 from skills.scanner import find_rule, get_quote
-from workers.library.entry_policy import Standing
+from workers.library.entry_policy import PolicyResult
 
 _RECORD = (
     *("capability", "when_to_use", "inputs", "outputs", "domain_tags", "tooling"),
@@ -23,10 +23,10 @@ _RECORD = (
 
 
 def entry_data(
-    entry: CatalogEntry, standing: Standing, *, include_withheld: bool = True
+    entry: CatalogEntry, result: PolicyResult, *, include_withheld: bool = True
 ) -> dict[str, Any]:
     """Return a catalog entry. include_withheld: whether a withheld skill has its description."""
-    withheld = standing.withheld
+    withheld = result.withheld
     return {
         "skill_id": entry.skill_id,
         "name": entry.name,
@@ -38,7 +38,7 @@ def entry_data(
         "path": entry.path,
         "description": entry.description if include_withheld or withheld is None else "",
         "warnings": entry.warnings,
-        "safety_level": standing.level,
+        "safety_level": result.level,
         "tokens": entry.tokens,
         "language": entry.language,
         "licence": entry.licence,

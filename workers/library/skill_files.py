@@ -155,7 +155,7 @@ def _matches(content: bytes, others: Sequence[SiblingFile], content_hash: str) -
 
 def _changed(revision: StoredRevision, name: str) -> TransientError:
     return TransientError(
-        f"{name} of {revision.key.skill_id} is not there as it was published: it has changed, and "
-        "the next revision is not published yet, or this machine does not see its source; "
+        f"{name} of {revision.key.skill_id} does not match the published revision: it has "
+        "changed, and the change is not published yet, or this machine cannot read its source; "
         "try again in a moment"
     )

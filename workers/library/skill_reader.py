@@ -119,7 +119,7 @@ class SkillReader:
         return find_visible_sources(self._open()[0].read_access(), self._reader, default_groups)
 
     def get_policy(self) -> EntryPolicy:
-        """Return the present policy."""
+        """Return the current policy."""
         graph, index, _, reviews = self._get_stores()
         return EntryPolicy.of_catalog(self._settings, graph, index.get_revisions, reviews.get())
 
@@ -142,8 +142,8 @@ class SkillReader:
         while len(found) < limit:
             batch = graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), after_id, size)
             batch = [one for one in batch if one.skill_id.startswith(prefix)]
-            standings = policy.judge(batch)
-            found += (one for one in batch if standings[one.skill_id].violation is None)
+            results = policy.judge(batch)
+            found += (one for one in batch if results[one.skill_id].violation is None)
             if len(batch) < size:
                 break
             after_id = batch[-1].skill_id
@@ -172,7 +172,7 @@ class SkillReader:
     def read_allowed(self, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
         """Return by id the published revisions of skills that the policy does not withhold.
 
-        Text and files are as stored, findings are of the present scanner. A skill that is unknown,
+        Text and files are as stored, findings are of the current scanner. A skill that is unknown,
         withheld or not published is left out.
         """
         if not skill_ids:
@@ -180,11 +180,11 @@ class SkillReader:
         graph, index, *_ = self._get_stores()
         policy = self.get_policy()
         asked = graph.get_entries(list(dict.fromkeys(skill_ids)))
-        standings = policy.judge(asked)
+        results = policy.judge(asked)
         entries = [
             one
             for one in asked
-            if one.state is SkillState.PUBLISHED and standings[one.skill_id].violation is None
+            if one.state is SkillState.PUBLISHED and results[one.skill_id].violation is None
         ]
         stored = index.get_revisions([RevisionKey(one.skill_id, one.seq) for one in entries])
         allowed: dict[str, StoredRevision] = {}
@@ -204,7 +204,7 @@ class SkillReader:
     def iterate_with_findings(
         self, source_id: str | None = None, skill_id: str = "", rule: str = ""
     ) -> Iterator[tuple[CatalogEntry, CountedFindings]]:
-        """Yield the published skills with findings of the present scanner or a judgement, in
+        """Yield the published skills with findings of the current scanner or a judgement, in
         the order of their ids, including withheld skills.
 
         source_id, skill_id: limit it to a source or a skill. rule: skills that are known to have no
@@ -297,7 +297,7 @@ class SkillReader:
         if judged.violation is not None and not include_withheld:
             return data | {"withheld": judged.violation.reason, "description": "", "links": []}
         vectors = index.get_section_vectors([revision.key]).get(revision.key)
-        data |= entry_data(entry, judged.standing, include_withheld=include_withheld)
+        data |= entry_data(entry, judged.result, include_withheld=include_withheld)
         data |= revision_data(revision, judged.findings, text)
         passage_links = link_passages(revision.parsed, vectors)
         return data | {"passage_links": [passage_link_data(link) for link in passage_links]}
@@ -342,7 +342,7 @@ def require_entry(graph: Catalog, skill_id: str) -> CatalogEntry:
     """Return the catalog entry of a skill; raises NotFoundError if it does not exist."""
     entries = graph.get_entries([skill_id])
     if not entries:
-        raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
+        raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` lists them")
     return entries[0]
 
 

@@ -189,7 +189,7 @@ class CatalogEvents(InMemorySubscriptionBus):
         named = {one.skill_id for found in places.values() for one in found}
         whole = {one.skill_id for found in places.values() for one in found if _is_whole(one)}
         # Of a source that is hidden now, only watched skills without a change: the reader could see
-        # their present state before.
+        # their current state before.
         changed |= {one for one in named - pointers.keys() if get_source_id(one) in moved}
         changed = {
             one for one in changed if one in named or not whole.isdisjoint(list_outer_ids(one))

@@ -95,7 +95,7 @@ def render_lines(
 def _too_long(line: int, needed: int, path: str, budget: int) -> str:
     if needed > MAX_BUDGET:
         return (
-            f"line {line} is too long for any result: it takes {needed} tokens with its source; "
+            f"line {line} is too long for any result: it needs {needed} tokens with its source; "
             f"read it in {path}, or ask for other lines"
         )
     return (

@@ -58,7 +58,7 @@ Session = Annotated[
         description="Any id: text sent in it is not sent again. Over stdio there is a default.",
     ),
 ]
-Resend = Annotated[bool | None, Field(description="Send all again: earlier text is lost.")]
+Resend = Annotated[bool | None, Field(description="Send all text again: earlier text was lost.")]
 Obstacle = Annotated[str | None, Field(description="What went wrong, such as an error message.")]
 Brief = Annotated[bool | None, Field(description="Introduce skills; ask again for more.")]
 SkillId = Annotated[
@@ -74,7 +74,7 @@ OutcomeName = Annotated[
     Literal["used", "helped", "failed", "rejected", "superseded", "missing"],
     Field(
         description="used: followed, result unknown; failed: followed, did not work; rejected: "
-        "read, not followed; superseded: another was used; missing: no skill is for this task."
+        "read, not followed; superseded: another was used; missing: no skill for this task."
     ),
 ]
 Reason = Annotated[

@@ -197,7 +197,7 @@ class SkillTools:
             if status.state == "failed":
                 kind = UsageError if status.outcome.get("usage") else PermanentError
                 raise kind(status.reason)
-        stored = "stored" if status.state == "done" else "accepted, and stored soon"
+        stored = "stored" if status.state == "done" else "accepted; stored soon"
         return _build_tool_result(ReportedOutcome(text=f"{outcome}: {stored}"))
 
     @contextmanager

@@ -11,7 +11,7 @@ from tasks.language_model.structured_answers import AnswerForm
 _FORMS = {
     AnswerForm.JSON_SCHEMA: "enforces schemas",
     AnswerForm.JSON_OBJECT: "enforces JSON objects, not schemas",
-    AnswerForm.PLAIN: "enforces no form: answers are read out of plain text",
+    AnswerForm.PLAIN: "enforces no format: JSON is read from plain text",
 }
 
 
@@ -37,5 +37,5 @@ def check_language_model(settings: Settings) -> str:
     counted = "counts tokens" if report.counts_tokens else "counts no tokens: they are estimated"
     return (
         f"{chosen.model} at {chosen.base_url}, {_FORMS[report.form]}, {counted}, "
-        f"{report.milliseconds:.0f} ms for a tiny answer, stages {', '.join(chosen.stages)}"
+        f"{report.milliseconds:.0f} ms for a short answer, stages {', '.join(chosen.stages)}"
     )

@@ -28,6 +28,7 @@ from workers.backend.factory import open_review_lister
 from workers.backend.model_stores import open_answers
 from workers.backend.stores import open_graph, open_index, open_outcomes
 from workers.monitoring.parallel_probes import ParallelProbes
+from workers.quantities import format_count
 
 Check = Callable[[], str]
 """Returns a line about the finding; raises SkillbusError with the problem and its remedy."""
@@ -87,10 +88,10 @@ def _check_oidc(settings: Settings) -> str:
         keys = load_keys(settings.oidc)
     except SkillbusError as error:
         raise MisconfiguredError(
-            f"{error}; until its keys can be had, tokens of {settings.oidc.issuer} are accepted "
-            "only by gateways that have them already; check oidc.issuer, oidc.jwks and the network"
+            f"{error}; until its keys can be fetched, only gateways that have them already accept "
+            f"tokens of {settings.oidc.issuer}; check oidc.issuer, oidc.jwks and the network"
         ) from None
-    return f"{len(keys)} keys of {settings.oidc.issuer}"
+    return f"{format_count(len(keys), 'key')} of {settings.oidc.issuer}"
 
 
 def library_checks(settings: Settings) -> dict[str, Check]:
@@ -114,7 +115,7 @@ def check_reviews(settings: Settings) -> str:
     """Return the numbers of skills and updates that wait for a person."""
     with open_review_lister(settings) as lister:
         counts = lister.count()
-    waiting = f"waiting: {counts['withheld']} withheld, {counts['updates']} updates"
+    waiting = f"waiting: {counts['withheld']} withheld, {format_count(counts['updates'], 'update')}"
     hint = "; see `skillbus review list`" if counts["withheld"] or counts["updates"] else ""
     return waiting + hint
 
@@ -182,7 +183,7 @@ def _check_catalog(settings: Settings) -> str:
         counts, outdated = graph.get_counts(), describe_outdated(graph)
     if counts["waiting"]:
         raise SkillbusError(
-            f"{counts['waiting']} skills pending; `skillbus serve` or the next sync ingests them"
+            f"{format_count(counts['waiting'], 'skill')} pending; run `skillbus serve` or sync"
         )
     found = [f"{counts[name]} {name}" for name in ("published", "failed", "embedded")]
     return ", ".join(found) + outdated
@@ -213,7 +214,7 @@ def check_dead_letters(store: DeadLetterStore) -> str:
     """Raise SkillbusError if there are dead letters."""
     count = store.count_dead_letters()
     if count:
-        letters = "1 dead letter" if count == 1 else f"{count} dead letters"
+        letters = format_count(count, "dead letter")
         raise SkillbusError(
             f"{letters} (last: {store.list_dead_letters(1)[0].reason}); "
             "see `skillbus dead list`, then retry or discard"
@@ -227,10 +228,11 @@ def _check_index(settings: Settings) -> str:
         found = compare_with_index(open_graph(settings, stack, writable=False), index)
     if found.missing:
         raise SkillbusError(
-            f"{len(found.missing)} published revisions are not in the index, such as "
+            f"the index lacks {format_count(len(found.missing), 'published revision')}, such as "
             f"{min(found.missing)}; move {settings.home} away and sync again"
         )
-    return f"{found.published + found.others} revisions, {found.others} of them superseded"
+    revisions = format_count(found.published + found.others, "revision")
+    return f"{revisions}, {found.others} of them superseded"
 
 
 class IndexComparison(NamedTuple):
@@ -290,7 +292,7 @@ def find_unknown_sources(settings: Settings, sources: Sequence[Source]) -> list[
         if not fnmatch.filter(known, pattern.partition(":")[0])
     ]
     return [
-        f"{name} names {one!r}, which is no source; `skillbus sources list` lists them"
+        f"{name} names {one!r}, which is not a source; `skillbus sources list` lists them"
         for name, one in unknown
     ]
 

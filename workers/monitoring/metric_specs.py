@@ -68,7 +68,7 @@ PROCESS_METRICS = (
     ),
     _counter("skillbus_encoded_texts_total", "texts encoded"),
     _counter("skillbus_encoded_tokens_total", "tokens encoded"),
-    _counter("skillbus_encoding_seconds_total", "time spent encoding"),
+    _counter("skillbus_encoding_seconds_total", "time spent on encoding"),
     _counter(
         "skillbus_submissions_total",
         "submitted messages: recorded (duplicates included) or refused; and replies: replied, or "
@@ -85,7 +85,7 @@ PROCESS_METRICS = (
 MODEL_METRICS = (
     _histogram(
         "skillbus_model_seconds",
-        "time that a question took at the language model, with retries",
+        "duration of a question to the language model, with retries",
         "stage",
     ),
     _counter("skillbus_model_calls_total", "calls to the language model", "stage"),
@@ -109,7 +109,7 @@ MODEL_METRICS = (
 """Metrics of the language model; exposed once a process has used it."""
 
 DEPLOYMENT_METRICS = (
-    _gauge("skillbus_server_up", "1: the server answers; 0: it does not in time", "server"),
+    _gauge("skillbus_server_up", "1: the server answers in time; 0: it does not", "server"),
     _gauge(
         "skillbus_server_seconds",
         "time that the server took for the status queries of a scrape",

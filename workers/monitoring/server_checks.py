@@ -34,6 +34,7 @@ from workers.monitoring.local_checks import (
 )
 from workers.processes.current_process import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
+from workers.quantities import format_count
 
 _MIN_REDIS, _MIN_RABBITMQ, _MIN_NEO4J = (6, 2), (3, 10), (5, 26)
 _MAX_SKEW_SECONDS = 5.0
@@ -200,8 +201,8 @@ def _check_revisions(settings: Settings, identity: EncoderIdentity) -> str:
         found = compare_with_index(open_graph(settings, stack, writable=False), index)
     if found.missing:
         raise SkillbusError(
-            f"{len(found.missing)} published revisions are not in the search index, such as "
-            f"{min(found.missing)}: a worker on `maintain` re-ingests them within "
+            f"the search index lacks {format_count(len(found.missing), 'published revision')}, "
+            f"such as {min(found.missing)}: a worker on `maintain` re-ingests them within "
             f"{settings.workers.sweep_seconds:g} s (workers.sweep_seconds); otherwise see its log"
         )
     return (
@@ -215,13 +216,14 @@ def _check_journal(settings: Settings) -> str:
         journal = open_journal(settings, stack, writable=True)
         events, queries = journal.count_open_jobs("event"), journal.count_open_jobs("query")
         age = max(journal.get_oldest_job_age("event"), journal.get_oldest_job_age("query"))
+    opened = f"{format_count(events, 'event')} and {format_count(queries, 'query')}"
     limits = settings.workers
     if events >= limits.open_events or queries >= limits.open_queries:
         raise SkillbusError(
-            f"{events} events and {queries} queries open, new ones are rejected: "
-            "start more workers, or raise workers.open_events and workers.open_queries"
+            f"{opened} open, new ones are rejected: start more workers, or raise "
+            "workers.open_events and workers.open_queries"
         )
-    return f"{events} events and {queries} queries open, oldest {age:.0f} s"
+    return f"{opened} open, oldest {age:.0f} s"
 
 
 def _check_dead_letters(settings: Settings) -> str:
@@ -247,4 +249,4 @@ def _check_sources(settings: Settings) -> str:
     if problems:
         raise SkillbusError("; ".join(problems))
     remark = f", {', '.join(not_local)} not on this machine" if not_local else ""
-    return f"{len(found)} sources{remark}"
+    return f"{format_count(len(found), 'source')}{remark}"

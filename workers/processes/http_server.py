@@ -37,7 +37,7 @@ def parse_listen_address(text: str, unprotected: bool = False) -> tuple[str, int
         address = ipaddress.ip_address((host or "127.0.0.1").strip("[]"))
         number = int(port)
     except ValueError:
-        raise UsageError(f"--listen {text}: write 127.0.0.1:PORT") from None
+        raise UsageError(f"--listen {text}: write IP:PORT, such as 127.0.0.1:8765") from None
     if not (address.is_loopback or unprotected):
         raise UsageError(
             f"--listen {text}: without a token only loopback addresses are allowed; create one "

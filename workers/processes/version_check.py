@@ -27,11 +27,11 @@ def wait_for_own_version(settings: Settings, is_stopping: Callable[[], bool]) ->
     waiting = False
     while not is_stopping() and (problem := find_other_version(settings)):
         if not waiting:
-            log.warning("no query is taken yet", reason=problem)
+            log.warning("queries are not accepted yet", reason=problem)
         waiting = True
         time.sleep(RETRY_SECONDS)
     if waiting:
-        log.info("queries are taken from now on")
+        log.info("queries are accepted")
 
 
 def find_other_version(settings: Settings) -> str:

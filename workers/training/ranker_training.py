@@ -94,8 +94,8 @@ def train_ranker(prompts: Sequence[RankedPrompt]) -> RankerTraining:
     groups = sorted({prompt.group for prompt in prompts})
     if len(groups) < MIN_GROUPS:
         raise UsageError(
-            f"the prompts have needed skills among their candidates for {len(groups)} skills; at "
-            f"least {MIN_GROUPS} are needed to compare rankings: give more prompts, and check "
+            f"only {len(groups)} skills are among the candidates of a prompt that needs them; at "
+            f"least {MIN_GROUPS} are required to compare rankings: give more prompts, and check "
             "`gt_skill_ids` with `skillbus skills list`"
         )
     shipped, learnt = np.zeros((len(prompts), 2)), np.zeros((len(prompts), 2))

@@ -97,7 +97,7 @@ def _record(
             f"`skillbus sources refresh {matching[0].source_id}` fetches again",
         )
     log.info(
-        "webhook",
+        "webhook accepted",
         host=delivery.host,
         delivery=delivery.id,
         before=push.before,

@@ -66,7 +66,7 @@ class _Child:
                     raise _ChildEndedError from error
                 raise PermanentError("the process that parses skills was killed") from error
             if isinstance(outcome, BrokenPreparation):
-                raise PermanentError(f"{requests[number].path} breaks the parser: {outcome.error}")
+                raise PermanentError(f"{requests[number].path}: the parser failed: {outcome.error}")
             yield outcome
 
     def end(self) -> None:

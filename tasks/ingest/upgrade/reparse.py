@@ -50,7 +50,7 @@ def reparse_outdated(services: Services, deadline: Deadline) -> int:
         _reparse(services, deadline, batch)
         done += len(batch)
     if done:
-        log.info("parsed again", skills=done, parser=PARSER_VERSION)
+        log.info("skills parsed again", skills=done, parser=PARSER_VERSION)
     return done
 
 

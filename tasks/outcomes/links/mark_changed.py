@@ -79,7 +79,7 @@ def _mark(graph: SkillGraph, learned: LearnedLinks | None, skill_ids: Iterable[s
         marked |= find_outdated(graph, learned, batch)
     if marked:
         graph.mark_for_linking(sorted(marked))
-        log.info("links are made from other outcomes", skills=len(marked))
+        log.info("links are computed again: outcomes changed", skills=len(marked))
     return len(marked)
 
 

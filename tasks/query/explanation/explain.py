@@ -71,7 +71,7 @@ def list_verdicts(
         elif hit.score < chosen.choice.min_score:
             verdict = "out: scores far below the best"
         else:
-            verdict = "out: ranks behind those chosen"
+            verdict = "out: ranks below the chosen skills"
         verdicts.append((skill_id, verdict))
     return verdicts
 

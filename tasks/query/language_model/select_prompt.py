@@ -171,12 +171,12 @@ def check_answer(answer: SelectAnswer, count: int) -> None:
     if unknown:
         raise InvalidAnswerError(f"select: candidates {unknown} were not given")
     if len(set(placed)) < len(placed):
-        raise InvalidAnswerError("select: a candidate stands in two places")
+        raise InvalidAnswerError("select: a candidate is in two lists")
     needed = {pick.id for pick in answer.needed}
     if not set(answer.order) <= needed or len(set(answer.order)) < len(answer.order):
-        raise InvalidAnswerError("select: the order names what is not needed, or repeats it")
+        raise InvalidAnswerError("select: the order repeats a candidate or has one not needed")
     mentioned = needed | {pick.id for pick in answer.useful}
     if any(not set(pair) <= mentioned for pair in answer.conflicts):
         raise InvalidAnswerError("select: a conflict names a skill that is not selected")
     if any(alternative.of not in needed for alternative in answer.alternatives):
-        raise InvalidAnswerError("select: an alternative to what is not needed")
+        raise InvalidAnswerError("select: an alternative to a candidate that is not needed")

@@ -66,7 +66,7 @@ class ReviewCache:
         except TransientError as error:
             if known is None:
                 raise
-            log.warning("the reviews are those that were read last", reason=str(error))
+            log.warning("reviews could not be read; the last ones are used", reason=str(error))
             seconds = _PAUSE_SECONDS
         self._reviews, self._ask_at = known, self._clock() + seconds
         return known

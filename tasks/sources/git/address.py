@@ -127,7 +127,7 @@ def resolve_remote(url: str, settings: GitSettings) -> GitRemote:
         inside = [str(address) for address in addresses if not is_public(address)]
         if inside:
             raise UsageError(
-                f"{url}: {host} leads to {inside[0]}, which is not a public address "
+                f"{url}: {host} resolves to {inside[0]}, which is not a public address "
                 "(git.allow_private)"
             )
     if protocol == "git":

@@ -52,7 +52,7 @@ def detect_archive_kind(head: bytes) -> str:
     if head[_TAR_MAGIC] == b"ustar":
         return "tar"
     if not head:
-        raise ArchiveError("nothing was sent")
+        raise ArchiveError("the upload is empty")
     if b"\0" in head:
-        raise ArchiveError("neither a zip, a tar (.gz, .bz2, .xz) nor the text of a SKILL.md")
+        raise ArchiveError("the upload is not a zip, tar (.gz, .bz2, .xz) or SKILL.md text")
     return "text"

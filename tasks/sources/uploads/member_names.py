@@ -29,17 +29,17 @@ def clean_path(name: str, depth: int) -> str:
     for part in parts:
         if part in ("", ".", ".."):
             raise ArchiveError(
-                f"{escape_name(name)}: the name leads elsewhere; use plain relative names"
+                f"{escape_name(name)}: the path has an empty part, . or ..; remove it"
             )
         if len(part.encode()) > _MAX_PART_BYTES:
             raise ArchiveError(
-                f"{escape_name(name)}: a part is longer than {_MAX_PART_BYTES} bytes"
+                f"{escape_name(name)}: a part of the path is longer than {_MAX_PART_BYTES} bytes"
             )
     path = "/".join(parts)
     if len(path.encode()) > _MAX_PATH_BYTES:
-        raise ArchiveError(f"{escape_name(name)}: longer than {_MAX_PATH_BYTES} bytes")
+        raise ArchiveError(f"{escape_name(name)}: the path is longer than {_MAX_PATH_BYTES} bytes")
     if len(parts) > depth + 1:
-        raise ArchiveError(f"{escape_name(name)}: below more than {depth} folders (uploads.depth)")
+        raise ArchiveError(f"{escape_name(name)}: in more than {depth} folders (uploads.depth)")
     return path
 
 

@@ -126,10 +126,11 @@ def _group_by_skill(stored: Mapping[str, str]) -> tuple[dict[str, dict[str, str]
 
 def _check_skills(skills: Mapping[str, Mapping[str, str]], settings: Settings) -> None:
     if not skills:
-        raise ArchiveError(f"the upload has no {SKILL_FILE}; a skill is a folder with one")
+        raise ArchiveError(f"the upload has no {SKILL_FILE}; a skill is a folder that contains one")
     if "." in skills:
         raise ArchiveError(
-            f"{SKILL_FILE} is at the top level: name the folder of the skill with `path` (`--path`)"
+            f"the upload has {SKILL_FILE} at its top level (a text file is read as {SKILL_FILE}): "
+            "give the path of the skill's folder as `path` (`--path`)"
         )
     if len(skills) > settings.uploads.skills:
         raise UploadTooLargeError(f"more than {settings.uploads.skills} skills (uploads.skills)")

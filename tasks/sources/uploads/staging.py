@@ -220,7 +220,7 @@ def _open_plain_file(name: str, folder: int, relative: str) -> BinaryIO | None:
         os.close(descriptor)
         if stat.S_ISDIR(mode):
             return None
-    raise ArchiveError(f"{escape_name(relative)}: a link or special; only plain files")
+    raise ArchiveError(f"{escape_name(relative)}: a link or special file; send only regular files")
 
 
 def _count_chunks(chunks: Iterable[bytes], name: str, meter: UploadMeter) -> Iterator[bytes]:

@@ -211,10 +211,10 @@ def _member(archive: tarfile.TarFile, found: tarfile.TarInfo, meter: UploadMeter
     if found.isdir():
         return ArchiveMember(found.name, None)
     if found.sparse is not None:
-        raise ArchiveError(f"{escape_name(found.name)}: a sparse file; only plain files are taken")
+        raise ArchiveError(f"{escape_name(found.name)}: a sparse file; send only regular files")
     if found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
         kind = _KINDS.get(found.type, "of a special kind")
-        raise ArchiveError(f"{escape_name(found.name)}: {kind}; only plain files are taken")
+        raise ArchiveError(f"{escape_name(found.name)}: {kind}; send only regular files")
     if found.size < 0:
         raise ArchiveError(f"{escape_name(found.name)}: its size is negative")
     return ArchiveMember(found.name, _content(archive, found))

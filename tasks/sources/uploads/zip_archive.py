@@ -100,15 +100,15 @@ def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, meter: UploadMeter
         raise ArchiveError(f"{escape_name(name)}: encrypted; send it without a password")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind == stat.S_IFLNK:
-        raise ArchiveError(f"{escape_name(name)}: a symbolic link; only plain files are taken")
+        raise ArchiveError(f"{escape_name(name)}: a symbolic link; send only regular files")
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise ArchiveError(f"{escape_name(name)}: of a special kind; only plain files are taken")
+        raise ArchiveError(f"{escape_name(name)}: a special file; send only regular files")
     if name.endswith("/") or kind == stat.S_IFDIR:
         if entry.file_size:
             raise ArchiveError(f"{escape_name(name)}: a folder with content")
         return ArchiveMember(name, None)
     if entry.compress_type not in _METHODS:
-        raise ArchiveError(f"{escape_name(name)}: compressed by another method; use deflate")
+        raise ArchiveError(f"{escape_name(name)}: compressed by an unsupported method; use deflate")
     return ArchiveMember(name, _content(archive, entry, name, meter))
 
 

@@ -91,7 +91,7 @@ def on_rabbitmq(
     skillbus("sync", str(write_topics(base / "crafts")))
     with skillbus.serving():
         refused = skillbus("consume", code=2)
-        assert "consumes these messages itself" in refused.err
+        assert "consumes the messages itself" in refused.err
         wait_for(lambda: _has_queue(outside))
         yield _address(outside)
     outside.clear()

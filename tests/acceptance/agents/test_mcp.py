@@ -169,7 +169,7 @@ def test_what_is_wrong_is_said_and_the_server_goes_on(own: Agent) -> None:
     wrong: list[tuple[str, dict[str, Any], str]] = [
         ("find_skills", {}, "task"),
         ("find_skills", {"task": ""}, "at least 1 character"),
-        ("find_skills", {"task": "  "}, "say in words"),
+        ("find_skills", {"task": "  "}, "describe what"),
         ("find_skills", {"task": TASK, "budget": 0}, "greater than or equal to 200"),
         ("find_skills", {"task": TASK, "budget": 50}, "greater than or equal to 200"),
         ("find_skills", {"task": TASK, "budget": "many"}, "integer"),

@@ -147,7 +147,7 @@ def test_what_cannot_be_sent_again_stays_and_says_why(copied: Skillbus) -> None:
     forgotten = bury(copied.home, PLAN.name, "forgotten")
     former_name = bury(copied.home, "skillbus.page", "crafts:kiln-firing")
     assert "cannot be retried" in copied("dead", "retry", unreadable, code=2).err
-    assert "belongs to a source any more" in copied("dead", "retry", gone, code=2).err
+    assert "belongs to a source now" in copied("dead", "retry", gone, code=2).err
     assert "has expired from the journal" in copied("dead", "retry", forgotten, code=2).err
     done = copied("dead", "retry", "--all", "--json", code=1).data
     assert {one["id"]: one["state"] for one in done} == {

@@ -80,7 +80,7 @@ def test_a_hit_and_no_hit_differ(library: Skillbus) -> None:
             "no skill matches the filters: none has licence",
         ),
         ({"licence": "MIT", "language": "zh"}, "none has language 'zh'"),
-        ({"licence": "MIT", "source": "crafts"}, "that matches the filters shares anything"),
+        ({"licence": "MIT", "source": "crafts"}, "that matches the filters is related to the task"),
         ({"tool": "nosuch"}, "no skill matches the filters: none has tool 'nosuch'"),
         ({"language": "xx", "tool": "nosuch"}, "none has language 'xx' or tool 'nosuch'"),
     ],

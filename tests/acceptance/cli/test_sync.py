@@ -146,8 +146,8 @@ def test_what_may_not_be_read_fails_alone(skillbus: Skillbus, folder: Path, tmp_
     skills = skillbus.skills()
     reasons = {name: row["reason"] for name, row in skills.items() if row["state"] == "failed"}
     assert set(reasons) == {"crafts:linked-folder", "crafts:linked-file", "crafts:large"}
-    assert "link out of the source" in reasons["crafts:linked-folder"]
-    assert "link out of the source" in reasons["crafts:linked-file"]
+    assert "link leads out of the source" in reasons["crafts:linked-folder"]
+    assert "link leads out of the source" in reasons["crafts:linked-file"]
     assert "limits.skill_bytes" in reasons["crafts:large"]
     listed = skillbus("failures").out
     assert all(name in listed for name in reasons)

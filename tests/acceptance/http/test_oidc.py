@@ -65,7 +65,7 @@ def test_the_values_of_a_token_are_its_scope(gateway: Gateway) -> None:
     assert gateway.get(gateway.issuer.token(), "/v1/letters").status_code == 403
     nothing = gateway.get(gateway.issuer.token(groups=["others"]))
     assert nothing.status_code == 403
-    assert "grants no scope" in nothing.json()["detail"]
+    assert "grants a scope" in nothing.json()["detail"]
 
 
 def test_a_value_may_be_limited_to_sources(gateway: Gateway) -> None:
@@ -123,7 +123,7 @@ def test_what_is_not_valid_gets_no_detail(gateway: Gateway) -> None:
 def test_an_outage_stops_no_known_key_and_doctor_says_so(gateway: Gateway) -> None:
     assert gateway.get(gateway.issuer.token()).status_code == 200
     found = {row["check"]: row for row in gateway.skillbus("doctor", "--json").data}
-    assert found["oidc"]["detail"] == f"1 keys of {gateway.issuer.address}"
+    assert found["oidc"]["detail"] == f"1 key of {gateway.issuer.address}"
     gateway.issuer.is_down = True
     try:
         assert gateway.get(gateway.issuer.token()).status_code == 200

@@ -331,7 +331,7 @@ def test_doctor_finds_revisions_that_search_has_lost(running: Distributed) -> No
     with running.index() as index:
         lost = min(index.list_keys())
         index.delete([lost])
-        missing = "1 published revisions are not in the search index"
+        missing = "the search index lacks 1 published revision,"
 
         def reported() -> str:
             """What is said of the revisions, once the deletion is visible."""

@@ -143,7 +143,7 @@ def test_a_push_is_announced_before_it_is_served(
     wording = "Fire stoneware with a quillon cone"
     write_skill(repository.tree, "kiln-firing", wording)
     event_id = deliver(remote, tmp_path, address, repository.commit())
-    wait_for(lambda: any(line.get("event") == "fetched" for line in machines.log("fetch")))
+    wait_for(lambda: any(line.get("event") == "source fetched" for line in machines.log("fetch")))
     assert remote.journal.get_job(event_id).state == "accepted"
     repository.publish()
     wait_for(lambda: is_done(remote, event_id))

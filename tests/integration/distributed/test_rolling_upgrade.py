@@ -96,7 +96,7 @@ def test_queries_are_answered_at_every_moment_of_an_upgrade(
     with asking(deployment) as answers, deployment.skillbus.serving():
         # A worker of the new version takes no query before the index is moved.
         early = deployment.launch("query")
-        wait_for(lambda: "no query is taken yet" in early.process.text("err"))
+        wait_for(lambda: "queries are not accepted yet" in early.process.text("err"))
         assert not early.ready
         deployment.skillbus("reindex")
         assert versions(deployment) == (newest, SCHEMA)

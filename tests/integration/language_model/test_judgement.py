@@ -110,9 +110,9 @@ def levels(backend: EmbeddedBackend) -> dict[str, int]:
     """Level of every skill, as `skills list` and HTTP show it."""
     graph = backend.services.graph
     entries = graph.list_entries(EntryFilter(), "", 1_000)
-    standings = backend.skills.get_policy().judge(entries)
+    results = backend.skills.get_policy().judge(entries)
     return {
-        entry.skill_id: entry_data(entry, standings[entry.skill_id])["safety_level"]
+        entry.skill_id: entry_data(entry, results[entry.skill_id])["safety_level"]
         for entry in entries
     }
 

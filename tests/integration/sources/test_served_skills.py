@@ -167,14 +167,14 @@ def test_nothing_is_served_but_what_was_published(backend: EmbeddedBackend, root
     (root / "kiln/glaze/recipe.txt").unlink()
     assert skills.read("skill://team/kiln/SKILL.md").content == text
     for name in ("kiln/references/CONES.md", "kiln/assets/cone.bin", "kiln/glaze/recipe.txt"):
-        with pytest.raises(TransientError, match="not there as it was published"):
+        with pytest.raises(TransientError, match="does not match the published revision"):
             skills.read(f"skill://team/{name}")
-    with pytest.raises(TransientError, match="not there as it was published"):
+    with pytest.raises(TransientError, match="does not match the published revision"):
         skills.read("skill://team/mixed/SKILL.md")  # its line ends are in the source alone
     with pytest.raises(NotFoundError):
         skills.read("skill://team/kiln/new.txt")
     reasons = dict(skills.list_page("", 50).left_out)
-    assert "not there as it was published" in reasons["team:mixed"]
+    assert "does not match the published revision" in reasons["team:mixed"]
     sync(backend, "team", root)
     assert skills.read("skill://team/kiln/new.txt").content == b"new"
     assert skills.read("skill://team/kiln/references/CONES.md").content == b"# Other\n"

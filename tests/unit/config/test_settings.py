@@ -181,7 +181,7 @@ def test_a_variable_that_nothing_reads_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKILLBUS_PAGNG__MISS", "5")
-    with pytest.raises(UsageError, match="SKILLBUS_PAGNG__MISS: no setting of that name"):
+    with pytest.raises(UsageError, match="SKILLBUS_PAGNG__MISS: no such setting"):
         load_settings(tmp_path)
 
 

@@ -201,8 +201,8 @@ def to_a_pipe(file: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (to_a_link, r"notes\.md.*only plain files"),
-        (to_a_pipe, r"notes\.md.*only plain files"),
+        (to_a_link, r"notes\.md.*only regular files"),
+        (to_a_pipe, r"notes\.md.*only regular files"),
         (Path.unlink, r"notes\.md.* cannot be read: No such file"),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_file_that_changes_after_its_folder_was_listed_is_refused(
 
 def test_one_skill_file_needs_a_path(settings: Settings) -> None:
     assert upload(settings, SKILL, "trips").skill_ids == ("team:trips",)
-    refused(settings, SKILL, "name the folder of the skill with `path`")
+    refused(settings, SKILL, "give the path of the skill's folder as")
 
 
 @pytest.mark.parametrize(
@@ -292,10 +292,10 @@ def test_packages_are_not_executable_and_not_named_by_the_archive(settings: Sett
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("../SKILL.md", "leads elsewhere"),
-        ("trips/../../SKILL.md", "leads elsewhere"),
-        ("trips//SKILL.md", "leads elsewhere"),
-        ("trips/./SKILL.md", "leads elsewhere"),
+        ("../SKILL.md", "an empty part, . or .."),
+        ("trips/../../SKILL.md", "an empty part, . or .."),
+        ("trips//SKILL.md", "an empty part, . or .."),
+        ("trips/./SKILL.md", "an empty part, . or .."),
         ("/etc/SKILL.md", "absolute"),
         ("C:/SKILL.md", "absolute"),
         ("C:SKILL.md", "absolute"),
@@ -560,8 +560,8 @@ def test_a_wrong_data_descriptor(settings: Settings) -> None:
 
 
 def test_content_that_is_no_archive(settings: Settings) -> None:
-    refused(settings, b"", "nothing was sent", "x")
-    refused(settings, b"\x7fELF\0\0\0", "neither a zip", "x")
+    refused(settings, b"", "the upload is empty", "x")
+    refused(settings, b"\x7fELF\0\0\0", "not a zip", "x")
     refused(settings, zipped({}), "no SKILL.md")
     refused(settings, gzip.compress(tarred({})), "no SKILL.md")
     refused(settings, zipped({"README.md": b"x"}), "no SKILL.md")

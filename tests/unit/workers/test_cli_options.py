@@ -51,7 +51,7 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["serve", "--listen", ""], "write 127.0.0.1:PORT"),
+        (["serve", "--listen", ""], "write IP:PORT"),
         (["sources", "add", "https://example.org/a.git", "--licence-policy", ""], "is empty"),
         (["query", "fire a kiln", "--session", ""], "--session is empty"),
         (["query", "--session", "", "--resend"], "--session is empty"),
@@ -79,9 +79,9 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         (["dead", "list"], "no library in"),
         (["usage"], "no library in"),
         (["usage", "--days", "0"], "0 is not in the range"),
-        (["usage", "--unused", "--copies"], "give one of --unused,"),
-        (["usage", "--unanswered", "--skill", "a:b"], "--unanswered: queries belong to no skill"),
-        (["usage", "--queries", "--source", "a"], "--queries: queries belong to no skill"),
+        (["usage", "--unused", "--copies"], "give only one of --unused,"),
+        (["usage", "--unanswered", "--skill", "a:b"], "--unanswered covers all skills and sources"),
+        (["usage", "--queries", "--source", "a"], "--queries covers all skills and sources"),
         (["outcomes", "export"], "no library in"),
         (["outcomes", "forget"], "give one of --query, --owner and --older-than"),
         (["outcomes", "forget", "--owner", "x", "--older-than", "1"], "give one of --query,"),
@@ -128,7 +128,7 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         (["backup", ""], "is empty; name a folder"),
         (["restore", ""], "is empty; name a folder"),
         (["--home", "", "status"], "is empty; name a folder"),
-        (["worker"], "an embedded library is run by"),
+        (["worker"], "for an embedded library, run"),
         (["eval", "scanner", "."], "a corpus holds malicious/ and benign/"),
     ],
 )

@@ -95,7 +95,7 @@ def test_options_of_no_use_are_refused(option: str, value: str, said: str, tmp_p
 def test_predictions_do_not_replace_weights_or_card(name: str, tmp_path: Path) -> None:
     files = ["--out", str(tmp_path / "roles.npz"), "--predictions", str(tmp_path / name)]
     result = CliRunner().invoke(cli, ["train", "roles", "none.json", *files])
-    assert "names the weights or their model card" in str(result.exception)
+    assert "would overwrite the weights or model card" in str(result.exception)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_predictions_do_not_replace_weights_or_card(name: str, tmp_path: Path) -
         ("roles {labels} --skills made={skills} --out none/a.npz", "is in no existing"),
         ("roles {labels} --predictions none/a.json", "is in no existing folder"),
         ("roles {labels}", "no library in"),
-        ("encoder --out {out} --fold 5", "folds are counted from 0"),
+        ("encoder --out {out} --fold 5", "give a number from 0 to 4"),
         ("encoder --out {out} --feedback none", "cannot be read"),
         ("encoder --out {out} --rank 0", "only an adapter"),
         ("encoder --out {out} --rank 0 --layers 2", "--layers is for adapters"),
         ("encoder --out {out} --repository [", "not a regular expression"),
         ("encoder --out {skills}", "other files"),
-        ("reranker --out {out} --fold 5", "folds are counted from 0"),
+        ("reranker --out {out} --fold 5", "give a number from 0 to 4"),
         ("reranker", "--out"),
         ("reranker --out {out} --feedback none", "cannot be read"),
         ("reranker --out {out} --feedback {rows}", "missing gt_skill_ids"),

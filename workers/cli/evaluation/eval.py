@@ -21,7 +21,7 @@ _COMMANDS = {
         "Replay labelled prompts as outcomes, and rank other prompts.",
     ),
     "ablation": ("evaluation.ablation", "Rank with each stage switched off in turn."),
-    "list": ("evaluation.runs:list_runs", "List kept runs, the newest first."),
+    "list": ("evaluation.runs:list_runs", "List kept runs, newest first."),
     "compare": ("evaluation.runs", "Compare two kept runs: measures, and prompts that changed."),
     "remove": ("evaluation.runs", "Delete a kept run."),
 }

@@ -129,8 +129,8 @@ def find_missing_skills(path: Path, needed: Iterable[str], services: Services) -
     example = min(published, default="")
     held = f"has for example {example}" if example else "is empty"
     raise UsageError(
-        f"{path}: the library has none of the {len(missing)} skills that its tasks need, for "
-        f"example not {missing[0]}, but {held}; `skillbus skills list` names what it has"
+        f"{path}: the library has none of the {len(missing)} skills that the tasks need, such as "
+        f"{missing[0]}; it {held}; `skillbus skills list` lists its skills"
     )
 
 
@@ -179,7 +179,7 @@ def keep_run(
     with ExitStack() as stack:
         open_evaluations(settings, stack).add(run)
     print_to_stderr(
-        f"kept as {run.summary.evaluation_id}; `skillbus eval list` names all kept runs"
+        f"kept as {run.summary.evaluation_id}; `skillbus eval list` lists all kept runs"
     )
 
 

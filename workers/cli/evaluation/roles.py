@@ -18,7 +18,7 @@ from workers.cli.evaluation.options import check_line_ranges, open_library, out_
 @click.option(
     "--gold",
     type=click.Path(path_type=Path),
-    help="Labelled ranges, for metrics over those of the --skills that are labelled.",
+    help="Labelled ranges, for metrics over those --skills that they label.",
 )
 @click.option(
     "--weights",

@@ -45,7 +45,7 @@ def _open_store() -> Iterator[EvaluationStore]:
 @click.command("list")
 @json_option
 def list_runs() -> None:
-    """List kept runs, the newest first."""
+    """List kept runs, newest first."""
     with _open_store() as store:
         found = store.list_summaries()
     print_list(
@@ -70,8 +70,8 @@ def _to_cells(row: dict[str, Any]) -> tuple[object, ...]:
 def compare(before: str, after: str) -> None:
     """Compare two kept runs: measures, and prompts that changed.
 
-    BEFORE and AFTER are ids of `skillbus eval list`, or the beginnings of ids. Differences are of
-    the prompts that both runs have, with 95% bootstrap intervals.
+    BEFORE and AFTER are ids of `skillbus eval list`, or the beginnings of ids. Differences are
+    means over the prompts that both runs have, with 95% bootstrap intervals.
     """
     from workers.evaluation.runs.compare_runs import compare_runs
 

@@ -30,7 +30,7 @@ def scanner(folder: Path, level: int | None, ablate: bool, out: Path | None) -> 
     """Measure the safety scanner on labelled skills.
 
     FOLDER holds `malicious/` and `benign/`, each with folders of skills: `malicious/SKILL`, or
-    `malicious/KIND/SKILL`. Nothing of them is run or stored.
+    `malicious/KIND/SKILL`. Their files are neither run nor stored.
 
     \b
     Example:

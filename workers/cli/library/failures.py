@@ -11,7 +11,7 @@ from config.settings import Settings
 from graph.entry_filter import EntryFilter
 from graph.records import SkillState
 from workers.cli.common import json_option, open_catalog, print_line, print_result, read_settings
-from workers.library.entry_policy import Standing
+from workers.library.entry_policy import PolicyResult
 from workers.library.skill_data import entry_data
 from workers.library.skill_reader import iterate_entries
 
@@ -20,7 +20,7 @@ from workers.library.skill_reader import iterate_entries
 @click.option(
     "--refinement",
     is_flag=True,
-    help="Instead, the skills about which the language model gave invalid answers.",
+    help="List skills for which the language model gave invalid answers.",
 )
 @json_option
 def failures(refinement: bool) -> None:
@@ -31,7 +31,7 @@ def failures(refinement: bool) -> None:
         return
     with open_catalog(settings) as graph:
         failed = iterate_entries(graph, EntryFilter(state=SkillState.FAILED))
-        rows = [entry_data(entry, Standing(0, None)) for entry in failed]
+        rows = [entry_data(entry, PolicyResult(0, None)) for entry in failed]
     print_result(rows, _print_rows)
 
 

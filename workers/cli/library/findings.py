@@ -39,7 +39,7 @@ from workers.library.skill_data import explain_unpublished
 def findings(skill_id: str, rule: str, level: int, source_id: str | None, sarif: bool) -> None:
     """List the findings of the scanner in published skills.
 
-    Withheld skills are listed too. With SKILL_ID only those of one skill.
+    Withheld skills are included. With SKILL_ID, lists the findings of one skill.
 
     \b
     Examples:

@@ -38,8 +38,8 @@ def pins() -> None:
 def add(revision: str | None, source_id: str | None, reason: str) -> None:
     """Pin a skill to a revision, by default the published one.
 
-    Later contents from its source are parsed, scanned and kept, but not published, until
-    `pins remove`. A pinned skill that its source removes is withdrawn.
+    Newer content of its source is parsed, scanned and kept, but not published until `pins remove`.
+    A pinned skill that its source removes is removed.
 
     \b
     Example:
@@ -83,7 +83,7 @@ def list_pins() -> None:
 def show_drift(skill_id: str | None) -> None:
     """Show the changes of sources that pins hold back.
 
-    Without SKILL_ID one line per pin, with it the whole difference.
+    Without SKILL_ID, prints one line per pin; with it, the whole difference.
     """
     with open_revision_reader(read_settings()) as reader:
         rows = reader.find_drift(skill_id)

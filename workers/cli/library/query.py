@@ -100,13 +100,13 @@ _PIN = re.compile(r"(?P<skill_id>[^:]+:.+)@(?P<seq>[0-9]{1,19})", re.DOTALL)
 @click.option(
     "--resend",
     is_flag=True,
-    help="Send all text again, since it was lost. Without TEXT: for the session's last task.",
+    help="Send the session's text again, since it was lost; without TEXT, for its last task.",
 )
 @click.option(
     "--obstacle",
     default="",
     metavar="TEXT",
-    help="What went wrong with the session's task; TEXT may be left out then.",
+    help="What went wrong with the session's last task; TEXT may then be left out.",
 )
 @click.option(
     "--brief",
@@ -227,7 +227,7 @@ def _pins(names: tuple[str, ...]) -> dict[str, int]:
             )
         skill_id, seq = pin["skill_id"], int(pin["seq"])
         if found.setdefault(skill_id, seq) != seq:
-            raise UsageError(f"--pin {name}: {skill_id} has two revisions; name one")
+            raise UsageError(f"--pin {name}: {skill_id} is pinned to two revisions; give one")
     return found
 
 
@@ -336,7 +336,7 @@ def _print_explanation(explain: dict[str, Any]) -> None:
         print_line(f"{stage}: {_describe_model_call(report)}")
     click.echo()
     for row in explain.get("skills", []):
-        found = "in" if row["stage"] == "bundle" else f"out, in {row['stage']}"
+        found = "in" if row["stage"] == "bundle" else f"out at the stage {row['stage']}"
         print_line(f"{row['skill_id']}: {found}: {row['reason']}")
     for place, row in enumerate(explain["candidates"], 1):
         parts = dict(row["scores"])

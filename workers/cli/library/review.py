@@ -180,7 +180,7 @@ def _ask_about(name: str, data: dict[str, Any]) -> None:
     if data["change"] is not None:
         print_diff(data["change"])
     if not ask(f"Publish {name}?"):
-        raise UsageError(f"nothing was approved; `skillbus review approve {name}` does not ask")
+        raise UsageError(f"nothing was approved; `review approve {name}` skips the question")
 
 
 @review.command("reject")

@@ -89,7 +89,7 @@ def purge(skill_id: str, yes: bool) -> None:
         with open_revision_reader(settings) as reader:
             reader.list_revisions(skill_id)  # refuses an unknown skill before it is asked about
         if not ask(f"Remove {skill_id} and all its revisions permanently?"):
-            raise UsageError("nothing was removed; `--yes` does not ask")
+            raise UsageError("nothing was removed; --yes skips the question")
     with open_backend(settings, writable=True, embeds="nothing") as backend:
         data = backend.purge_skill(skill_id)
     if settings.distributed:

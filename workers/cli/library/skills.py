@@ -28,7 +28,7 @@ from workers.cli.common import (
 )
 from workers.cli.library.revisions import purge, read_revision, show_diff, show_history
 from workers.cli.waiting import submit_and_wait
-from workers.library.entry_policy import EntryPolicy, Standing
+from workers.library.entry_policy import EntryPolicy, PolicyResult
 from workers.library.skill_data import entry_data
 from workers.library.skill_reader import iterate_entries, require_entry
 
@@ -79,8 +79,8 @@ def list_skills(
             require_source(graph.list_sources(), source_id)
         if selection.has_scripts not in (None, HasScripts.UNKNOWN):
             _note_unknown_scripts(graph, source_id)
-        standings = _judge(settings, graph, entries)
-    rows = [entry_data(entry, standings[entry.skill_id]) for entry in entries]
+        results = _judge(settings, graph, entries)
+    rows = [entry_data(entry, results[entry.skill_id]) for entry in entries]
     print_list(rows, ("skill_id", "state", "seq", "name", "reason"), "no skills", _to_cells)
 
 
@@ -100,8 +100,8 @@ def _note_unknown_scripts(graph: SkillGraph, source_id: str | None) -> None:
 
 def _judge(
     settings: Settings, graph: SkillGraph, entries: Sequence[CatalogEntry]
-) -> dict[str, Standing]:
-    """Return the policy's standing of entries. The index is opened only if an entry needs it."""
+) -> dict[str, PolicyResult]:
+    """Return the policy's results for entries. The index is opened only if an entry needs it."""
     from workers.backend.stores import open_index, open_review_cache, open_review_store
 
     with ExitStack() as stack:

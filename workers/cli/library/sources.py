@@ -34,9 +34,9 @@ from workers.cli.common import (
 from workers.cli.library.sync import EMBEDDED, sync_source
 from workers.cli.parameter_types import NumberRange
 from workers.cli.waiting import submit_and_wait
-from workers.durations import format_duration
 from workers.library.access.reader_views import check_new_source_id
 from workers.monitoring.status import source_status
+from workers.quantities import format_duration
 
 
 @click.group()
@@ -52,7 +52,7 @@ def sources() -> None:
 @click.option(
     "--credential-file",
     type=click.Path(path_type=Path),
-    help="File with a token or user:password on one line; below `git.credentials`.",
+    help="File in the folder `git.credentials` with a token or user:password on one line.",
 )
 @click.option(
     "--poll-seconds",

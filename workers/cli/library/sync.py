@@ -77,8 +77,8 @@ def sync(
 ) -> None:
     """Sync the library with a directory of skills.
 
-    New and changed skills are read, missing skills are removed. The next run resumes an interrupted
-    one. If `skillbus serve` runs, it does the work.
+    Reads new and changed skills, and removes skills that the directory no longer has. An
+    interrupted run is resumed by the next one. If `skillbus serve` is running, it does the work.
 
     \b
     Examples:

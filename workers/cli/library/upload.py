@@ -34,14 +34,14 @@ from workers.cli.waiting import wait_for_event
 @click.option(
     "--path",
     default="",
-    help="The skill's path in the source [default: as the archive or the folder names it].",
+    help="The skill's path in the source [default: its path in the archive or folder].",
 )
 @json_option
 @audited("skills.upload", "source_id", "path", "what")
 def upload(what: Path, source_id: str, path: str) -> None:
     """Upload skills: a SKILL.md, a zip or tar, or a folder.
 
-    They are copied and replace skills of the same path. Returns when the skills are searchable.
+    The skills are copied and replace those at the same path. Returns when they are searchable.
 
     \b
     Examples:

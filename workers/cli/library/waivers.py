@@ -36,9 +36,9 @@ def waivers() -> None:
 def add(revision: str, rule: str, reason: str) -> None:
     """Waive the findings of a rule in a skill.
 
-    Without SEQ, those in its published revision. A waiver is about the bytes of all files of the
-    skill: it ends when any of them changes. It covers what the rule finds now, and nothing that it
-    finds later. `skillbus findings SKILL_ID` lists findings with their rules.
+    Without SEQ, waives those in its published revision. A waiver ends when any file of the skill
+    changes. It covers what the rule finds now, and nothing that it finds later. `skillbus findings
+    SKILL_ID` lists findings with their rules.
 
     \b
     Example:
@@ -59,7 +59,7 @@ def add(revision: str, rule: str, reason: str) -> None:
 def list_waivers(source_id: str | None) -> None:
     """List waivers with their author and reason.
 
-    Waivers of earlier contents have ended.
+    A waiver has ended if the skill has changed since.
     """
     settings = read_settings()
     with open_review_lister(settings) as lister:

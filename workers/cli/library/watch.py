@@ -22,9 +22,9 @@ from workers.cli.library.sync import (
 @click.argument("directory", type=DIRECTORY)
 @click.option("--source", "source_id", help="The source's id [default: the folder's name].")
 def watch(directory: Path, source_id: str | None) -> None:
-    """Sync DIRECTORY, then keep it synced until interrupted.
+    """Sync a directory, then follow its changes until interrupted.
 
-    If `skillbus serve` runs, serve takes over watching and the command returns.
+    If `skillbus serve` is running, it watches the directory instead, and the command returns.
 
     \b
     Example:

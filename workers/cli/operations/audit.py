@@ -46,7 +46,7 @@ def audit(
     since: str | None,
     limit: int,
 ) -> None:
-    """List who changed what in this home, oldest first.
+    """List changes in this home with their authors, oldest first.
 
     Commands, requests and webhooks that change something are recorded.
 

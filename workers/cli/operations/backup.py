@@ -32,8 +32,8 @@ _folder_argument = click.argument(
 def backup(folder: Path) -> None:
     """Copy the library into a new folder.
 
-    The copy has the journal, outcomes and uploaded skills too. Workers and `serve` may run
-    meanwhile. Settings, tokens, credentials and the files of other sources are not copied.
+    The copy includes the journal, outcomes and uploaded skills. Workers and `serve` may keep
+    running. Settings, tokens, credentials and the files of other sources are not copied.
 
     \b
     Examples:
@@ -62,8 +62,8 @@ def backup(folder: Path) -> None:
 def restore(folder: Path) -> None:
     """Restore a backup to an empty home or empty servers.
 
-    Every file of the backup is checked before anything is written. No process of skillbus may
-    run on these servers. Afterwards start the processes, and sync the sources to add later changes.
+    Every file of the backup is checked before anything is written. Stop all skillbus processes of
+    these servers first; afterwards, start them and sync the sources to add later changes.
 
     \b
     Examples:

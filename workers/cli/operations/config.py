@@ -21,10 +21,10 @@ def config() -> None:
 @config.command("show")
 @json_option
 def show_config() -> None:
-    """Show the settings in force, and the path of the file.
+    """Show the settings in force, and the path of the settings file.
 
-    They are printed in the form of the file, those without a value as comments. Passwords in
-    addresses are left out.
+    They are printed as TOML, as the file has them; settings without a value are comments.
+    Passwords in addresses are left out.
     """
     settings = read_settings()
     values = hide_passwords(settings.model_dump(mode="json"))

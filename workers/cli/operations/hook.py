@@ -49,11 +49,11 @@ def _add_agent(agent: str, title: str) -> None:
     @hook.command(
         agent,
         context_settings={"ignore_unknown_options": True},
-        short_help=f"Handle an event of a hook of {title}.",
-        help=f"""Handle an event of a hook of {title}: read it as JSON on standard input, ask a
+        short_help=f"Handle a hook event of {title}.",
+        help=f"""Handle a hook event of {title}: read it as JSON on standard input, ask a
         running `skillbus serve`, and write the skills for the prompt as JSON, or nothing.
 
-        It always ends with exit code 0, so that no prompt is blocked.
+        The exit code is 0 after errors too, so that no prompt is blocked.
         """,
     )
     @click.option("--verbose", is_flag=True, help="Print to standard error what was done.")
@@ -140,7 +140,7 @@ def _change(file: HookFile, text: str, dry_run: bool, yes: bool) -> None:
     if dry_run:
         return
     if not yes and not ask(f"Change {file.path}?"):
-        raise UsageError("nothing was changed; `--yes` does not ask")
+        raise UsageError("nothing was changed; --yes skips the question")
     file.write(text)
     click.echo(f"{file.path}: changed")
 

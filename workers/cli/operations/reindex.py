@@ -33,18 +33,19 @@ if TYPE_CHECKING:
 @json_option
 @audited("library.reindex", "drop_old")
 def reindex(drop_old: bool) -> None:
-    """Build the index for the current model and schema; parse again.
+    """Rebuild the index; parse outdated skills again.
 
-    When it is complete, the library switches to it. The old index answers until the switch, and is
-    kept until --drop-old. Run it with the new settings while the workers, or `skillbus serve`, run
-    with the old ones; restart them when it is done. An interrupted run is resumed by the next one.
+    The new index is for the current model and schema. When it is complete, the library switches to
+    it; the old index answers until then, and is kept until --drop-old. Run the command with the new
+    settings while the workers, or `skillbus serve`, run with the old ones; restart them when it is
+    done. An interrupted run is resumed by the next one.
 
-    `serve` writes to the index of a home: the command copies the index while `serve` runs, and then
-    asks you to stop `serve` and to run the command again for the switch.
+    `serve` writes to the index of a home: the command copies the index while `serve` runs, and
+    then asks you to stop `serve` and to run the command again for the switch.
 
-    Skills that an older version of the parser parsed are parsed again in the background anyway. The
-    command does it at once; with servers, only if the index is current, since old workers would not
-    find the new revisions: run it again when the workers are restarted.
+    Outdated skills are parsed again in the background anyway. The command does it at once; with
+    servers, only if the index is current, since old workers would not find the new revisions: run
+    it again when the workers are restarted.
     """
     settings = read_settings()
     if drop_old:

@@ -12,7 +12,7 @@ from config.settings import Settings
 from skills.bundle.escaping import show_invisible
 from workers.backend.status import read_status
 from workers.cli.common import format_count, json_option, print_result, read_settings
-from workers.durations import format_duration
+from workers.quantities import format_duration
 
 OUTDATED = "skills of an older version of the parser; they are parsed again in the background"
 _LABEL_WIDTH = len("dead letters")

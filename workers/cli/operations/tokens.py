@@ -41,14 +41,14 @@ def tokens() -> None:
     default="read",
     show_default=True,
     help="read: send queries and read; write: also change skills and sources; admin: everything, "
-    "such as all sources, queries of others, git repositories, reviews, purges and tokens.",
+    "including all sources, queries of others, git repositories, reviews, purges and tokens.",
 )
 @click.option(
     "--group",
     "groups",
     multiple=True,
     metavar="GROUP",
-    help="Another group than `everyone` that it reads with; repeatable. Admins see everything.",
+    help="Group whose sources the token reads, in addition to those of `everyone`; repeatable.",
 )
 @click.option(
     "--expires", metavar="DURATION", help="Lifetime, such as 30m, 12h or 90d [default: unlimited]."
@@ -119,5 +119,5 @@ def parse_duration(text: str, option: str) -> int:
     """Return the seconds of a duration such as `90d`; raises UsageError for another form."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None or not int(found[1]):
-        raise UsageError(f"{option} {text}: write minutes, hours or days, as 30m, 12h or 90d")
+        raise UsageError(f"{option} {text}: write minutes, hours or days, such as 30m, 12h or 90d")
     return int(found[1]) * _UNIT_SECONDS[found[2]]

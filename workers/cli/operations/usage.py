@@ -51,19 +51,19 @@ _LOCAL_USER = "(this machine)"
 @click.option(
     "--owner",
     metavar="TOKEN",
-    help="Only queries and outcomes of this token; '': the user of this machine.",
+    help="Only queries and outcomes of this token ('' for the user of this machine).",
 )
-@click.option("--unused", is_flag=True, help="Instead, skills that were never chosen.")
-@click.option("--queries", is_flag=True, help="Instead, answered queries, newest first.")
+@click.option("--unused", is_flag=True, help="List skills that were never chosen.")
+@click.option("--queries", is_flag=True, help="List answered queries, newest first.")
 @click.option(
     "--unanswered",
     is_flag=True,
-    help="Instead, queries for which no skill was found, or none was useful, in groups.",
+    help="List queries for which no skill was found, or none was useful, in groups.",
 )
 @click.option(
     "--copies",
     is_flag=True,
-    help="Instead, skills that were never chosen because an equivalent skill was preferred.",
+    help="List skills that were never chosen because an equivalent skill was preferred.",
 )
 @click.option(
     "--limit",
@@ -96,10 +96,10 @@ def usage(
       skillbus usage --unanswered
     """
     if unused + queries + unanswered + copies > 1:
-        raise UsageError("give one of --unused, --queries, --unanswered and --copies")
+        raise UsageError("give only one of --unused, --queries, --unanswered and --copies")
     if (queries or unanswered) and (skill is not None or source is not None):
         name = "--queries" if queries else "--unanswered"
-        raise UsageError(f"{name}: queries belong to no skill or source; leave these out")
+        raise UsageError(f"{name} covers all skills and sources: leave out --skill and --source")
     settings = read_settings()
     from workers.library.usage.findings import describe_unused  # slow to import
     from workers.library.usage.report import UsageFilter
@@ -219,7 +219,7 @@ def _print_copies(rows: list[dict[str, Any]], limit: int) -> None:
     def to_cells(row: dict[str, Any]) -> tuple[object, ...]:
         return row["lost"], row["skill_id"], ", ".join(one["skill_id"] for one in row["to"][:3])
 
-    nothing = "no skill was always left out for an equivalent one"
+    nothing = "no skill was always left out in favour of an equivalent one"
     _print_skills(rows, limit, ("left out", "skill id", "for"), nothing, to_cells)
 
 

@@ -103,7 +103,7 @@ def _link_without(settings: Settings) -> None:
 @click.option(
     "--owner",
     metavar="TOKEN",
-    help="Forget outcomes and queries of this token; '': the user of this machine.",
+    help="Forget outcomes and queries of this token ('' for the user of this machine).",
 )
 @click.option(
     "--older-than",
@@ -149,7 +149,7 @@ def forget(query_id: str | None, owner: str | None, older_than: float | None) ->
     )
     if not is_known:
         raise NotFoundError(
-            f"nothing of owner {owner!r} is stored; `skillbus outcomes owners` lists who reported"
+            f"nothing is stored for owner {owner!r}; `skillbus outcomes owners` lists the owners"
         )
     _link_without(settings)
     print_result({"forgotten": deleted}, f"{format_count(deleted, 'outcome')} forgotten")

@@ -27,14 +27,14 @@ from workers.cli.waiting import wait_for_event
     "--other",
     metavar="SKILL",
     default="",
-    help="The skill that superseded it, or with which it is redundant or incompatible.",
+    help="The skill that was used instead, or with which it is redundant or incompatible.",
 )
 @click.option(
     "--by",
     type=click.Choice([one.value for one in Reporter]),
     default=Reporter.PERSON.value,
     show_default=True,
-    help="Who judged it.",
+    help="Who judged the skill.",
 )
 @click.option(
     "--task-result",
@@ -51,11 +51,11 @@ def outcome(
     by: str,
     task_result: str | None,
 ) -> None:
-    """Report the outcome of a skill for the task of an answered query.
+    """Report the outcome of a skill for the task of a query.
 
     QUERY is the id that `skillbus query` prints. SKILL may also be a skill that is not in the
     answer. OUTCOME is `used`, `helped`, `failed`, `rejected` (with --reason), `superseded` (with
-    --other), or `missing`, without SKILL: no skill is for this task.
+    --other), or `missing`, without SKILL: the library has no skill for the task.
 
     \b
     Examples:

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 @data_options
 @click.option("--base", help="Name or folder of the encoder to start from. [default: the one used]")
 @number_option(
-    "--pairs", 6, click.IntRange(0, 100), "Maximum of training pairs from each skill's own text."
+    "--pairs", 6, click.IntRange(0, 100), "Maximum training pairs from each skill's own text."
 )
 @number_option(
-    "--negatives", 1, click.IntRange(0, 10), "Hard negatives of a pair in each step, of ten."
+    "--negatives", 1, click.IntRange(0, 10), "Hard negatives per pair and step, of its ten."
 )
 @number_option(
     "--rank",
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     "--learning-rate",
     3e-4,
     NumberRange(0, 1, min_open=True),
-    "Peak learning rate; with --rank 0, 2e-5 suits.",
+    "Peak learning rate; with --rank 0, use about 2e-5.",
 )
 @number_option(
     "--temperature",
@@ -72,19 +72,19 @@ if TYPE_CHECKING:
 @click.option(
     "--repository",
     default="",
-    help="Pattern whose match in a skill's id names its repository. [default: source and first "
-    "folder]",
+    help="Regular expression whose match in a skill's id is its repository. [default: source and "
+    "first folder]",
 )
 @run_options
 def encoder(**options: Any) -> None:
     """Fine-tune the encoder on the library.
 
-    Requests move nearer to the skills that serve them. The encoder learns from requests that
-    skills quote, from pieces of their text, from the prompts that a language model wrote for them,
-    and from prompts of --feedback. Negatives are the other texts of a batch and hard negatives:
-    near in meaning, near in words, of the same category, or random. One of --folds parts of the
-    repositories is held out; the report compares the base and the trained model on it. To use the
-    trained model, set `encoder.model` to the folder and run `skillbus reindex`.
+    Training moves requests nearer to the skills that serve them. The encoder learns from requests
+    that skills quote, from pieces of their text, from the prompts that a language model wrote for
+    them, and from prompts of --feedback. Negatives are the other texts of a batch and hard
+    negatives: near in meaning, near in words, of the same category, or random. One of --folds
+    parts of the repositories is held out; the report compares the base and the trained model on
+    it. To use the trained model, set `encoder.model` to the folder and run `skillbus reindex`.
 
     \b
     Example:

@@ -35,7 +35,7 @@ def number_option(
 outcomes_option = click.option(
     "--outcomes",
     is_flag=True,
-    help="Also learn from what was reported to have helped (`skillbus outcome`).",
+    help="Also learn from skills that were reported to have helped (`skillbus outcome`).",
 )
 
 _DATA_OPTIONS = (
@@ -130,8 +130,8 @@ def check_fold(options: Mapping[str, Any]) -> None:
     """Raise UsageError if the number of the held-out fold is too large."""
     if options["fold"] >= options["folds"]:
         raise UsageError(
-            f"--fold {options['fold']}: folds are counted from 0, there are "
-            f"{options['folds']} (--folds)"
+            f"--fold {options['fold']}: give a number from 0 to {options['folds'] - 1}, below "
+            "--folds"
         )
 
 
@@ -264,7 +264,7 @@ def read_reported(settings: Settings) -> list[dict[str, Any]]:
         trusted = TRUSTED_OWNERS.union(settings.learning.trusted_owners)
         found = read_outcome_labels(store, trusted)
     if not found.rows:
-        raise UsageError("no outcome says what helped; report some with `skillbus outcome`")
+        raise UsageError("no outcome `helped` is stored; report some with `skillbus outcome`")
     shown = ", ".join(f"{value:.2f}" for value in found.propensities[:10])
     print_to_stderr(f"{len(found.rows)} tasks from outcomes; reports by place: {shown}")
     return found.rows

@@ -66,7 +66,7 @@ def roles(
     from workers.training.roles.role_training import make_example, train_roles
 
     if out is not None and predictions in (out, out.with_suffix(".json")):
-        raise UsageError(f"{predictions}: --predictions names the weights or their model card")
+        raise UsageError(f"{predictions}: --predictions would overwrite the weights or model card")
     labelled = read_labels(labels)
     parsed = _read_parsed(read_settings(), sorted(labelled), folders)
     examples = [make_example(name, parsed[name], labelled[name]) for name in sorted(labelled)]

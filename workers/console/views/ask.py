@@ -276,14 +276,14 @@ def _find_others(view: View, find: str) -> list[dict[str, Any]]:
         return []
     found = view.backend.graph_for(view.caller.reader).get_entries([find])
     if found and found[0].state is SkillState.PUBLISHED:
-        standing = view.backend.skills.get_policy().judge_one(found[0])
-        return [entry_data(found[0], standing, include_withheld=view.caller.is_admin)]
+        result = view.backend.skills.get_policy().judge_one(found[0])
+        return [entry_data(found[0], result, include_withheld=view.caller.is_admin)]
     skills = find_published(view, find, _MAX_OTHERS)
     return [one for one in skills if one["name"] == find] or skills
 
 
 def _compare(view: View, compare: str, bundle: Bundle) -> BundleChange | None:
-    """Return the difference from an earlier answer, None without one or if it is no longer kept."""
+    """Return the difference from an earlier answer, or None if it is no longer kept."""
     if not compare:
         return None
     with suppress(NotFoundError):

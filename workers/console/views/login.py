@@ -42,7 +42,7 @@ async def log_in(
     try:
         secret = get_text(form, "token", _MAX_TOKEN_CHARACTERS).strip()
         if not secret:
-            raise UsageError("paste the token into the field")
+            raise UsageError("the token is empty; paste it into the field")
         session = view.pages.sessions.begin(secret)
         caller = await access.find_caller({"authorization": f"Bearer {secret}"})
         if caller is None:

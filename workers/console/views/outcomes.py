@@ -52,11 +52,11 @@ def report_outcome(view: CurrentView, form: SentForm) -> Response:
 def _read_report(skill_id: str, choice: str) -> OutcomeReport:
     """Return the report of a form; raises UsageError if it is invalid."""
     if choice not in CHOICES:
-        raise UsageError("outcome: choose one in the list")
+        raise UsageError("outcome: choose a value from the list")
     kind, _, reason = choice.partition(":")
     is_missing = kind == OutcomeKind.MISSING
     if not skill_id and not is_missing:
-        raise UsageError("choose the skill that it is about")
+        raise UsageError("choose the skill that the outcome is about")
     values = {
         "skill_id": "" if is_missing else skill_id,
         "outcome": kind,

@@ -81,7 +81,7 @@ def show_labels(view: CurrentView, query: Annotated[CursorQuery, Query()]) -> Re
 def show_changes(view: CurrentView, before: str = "", after: str = "") -> Response:
     """Show the differences between two runs."""
     if not before or not after or before == after:
-        raise UsageError("choose two different runs, one as before and one as after")
+        raise UsageError("choose two different runs, one for Before and one for After")
     found = quality.compare_evaluations(view.backend, view.caller, after, before)
     return view.render("quality/compare.html", section="Quality", tab="runs", found=found)
 

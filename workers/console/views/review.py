@@ -112,7 +112,7 @@ def decide(view: CurrentView, form: SentForm) -> Response:
 
 @router.post("/actions/review/reopen")
 def reopen(view: CurrentView, form: SentForm) -> Response:
-    """Take a decision back."""
+    """Revoke a decision."""
     skill_id = get_text(form, "skill_id")
     view.admit_change(TokenScope.ADMIN, skill_id)
     view.backend.reopen_review(skill_id)
@@ -130,7 +130,7 @@ def waive(view: CurrentView, form: SentForm) -> Response:
 
 @router.post("/actions/waivers/remove")
 def remove_waiver(view: CurrentView, form: SentForm) -> Response:
-    """Take waivers back."""
+    """Remove waivers."""
     skill_id, rule = get_text(form, "skill_id"), get_text(form, "rule")
     view.admit_change(TokenScope.ADMIN, f"{skill_id} {rule}")
     view.backend.remove_waiver(skill_id, rule)

@@ -45,7 +45,7 @@ class NewTokenForm:
     def to_new_token(self) -> NewToken:
         """Return the token to add; raises UsageError if a field is invalid."""
         if self.days not in LIFETIMES:
-            raise UsageError("expires: choose one in the list")
+            raise UsageError("expires: choose a value from the list")
         values = {
             "name": self.name,
             "scope": self.scope,

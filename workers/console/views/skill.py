@@ -40,7 +40,7 @@ TABS = {
     "findings": "Findings",
     "files": "Files",
     "links": "Links",
-    "use": "Use",
+    "use": "Usage",
     "revisions": "Revisions",
     "history": "History",
 }
@@ -115,7 +115,7 @@ def pin(view: CurrentView, form: SentForm) -> Response:
 
 @router.post("/actions/pins/remove")
 def unpin(view: CurrentView, form: SentForm) -> Response:
-    """Take a pin back."""
+    """Remove a pin."""
     skill_id = get_text(form, "skill_id")
     view.admit_change(TokenScope.WRITE, skill_id)
     unpin_skill(view.backend, view.caller, skill_id)
@@ -132,7 +132,7 @@ def dismiss_link(view: CurrentView, form: SentForm) -> Response:
 
 @router.post("/actions/links/restore")
 def restore_link(view: CurrentView, form: SentForm) -> Response:
-    """Take the dismissal of a link back."""
+    """Restore a dismissed link."""
     view.backend.restore_link(_admit_link_change(view, form))
     return redirect(f"{skill_path(get_text(form, 'skill_id'))}?tab=links")
 
@@ -245,7 +245,7 @@ def _use_tab(view: View, skill_id: str, days: int) -> dict[str, Any]:
         "days": days,
         "ranges": RANGES,
         "usage": usage,
-        "chart": plot_days(usage, "Use over time", _USE_COUNTERS, "a day"),
+        "chart": plot_days(usage, "Usage over time", _USE_COUNTERS, "a day"),
         "reported": list_outcomes(*context, asked).model_dump(),
     }
 

@@ -33,7 +33,7 @@ TABS = {
     "queries": "Queries",
     "unanswered": "Unanswered",
     "unused": "Never chosen",
-    "copies": "Left out for a copy",
+    "copies": "Copy preferred",
 }
 RANGES = (7, 30, 90, 365)
 OUTCOMES = {
@@ -93,7 +93,7 @@ def show_usage(view: CurrentView, query: Annotated[UsePageQuery, Query()]) -> Re
     found = _read(view, query)
     return view.render(
         f"use/{tab}.html",
-        section="Use",
+        section="Usage",
         query=query,
         tab=tab,
         tabs=TABS,

@@ -21,7 +21,6 @@ from workers.console.forms import SentForm, get_next_url, get_text
 from workers.console.pages import PREFIX, redirect
 from workers.console.shared_fragments import SharedFragments
 from workers.console.view import CurrentView, PageParameters, View
-from workers.durations import format_duration
 from workers.http.authentication import Caller
 from workers.http.dependencies import from_state
 from workers.http.jobs import get_visible_job
@@ -40,6 +39,7 @@ from workers.http.routes.operations.work import WorkQuery, WorkReport
 from workers.http.routes.operations.work import show_work as read_work
 from workers.http.tokens import TokenScope
 from workers.library import dead_letters
+from workers.quantities import format_duration
 
 PATH = f"{PREFIX}/work"
 RANGES = (1, 6, 24)
@@ -62,7 +62,7 @@ class TimelineRow:
     """A run of a task on a time line.
 
     begun, took: seconds, the first since the event was accepted. left, width: of its bar, in per
-    cent. letter_id: of its dead letter, "" without one.
+    cent. letter_id: of its dead letter, or "".
     """
 
     run: TaskRunData

@@ -55,10 +55,10 @@ def parse_keys(document: object) -> tuple[VerificationKey, ...]:
     """
     rows = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(rows, list):
-        raise MisconfiguredError("it is no JSON Web Key Set: it has no list `keys`")
+        raise MisconfiguredError("it is not a JSON Web Key Set: it has no list `keys`")
     found = tuple(key for row in rows[:_MAX_KEYS] if (key := _parse_key(row)) is not None)
     if not found:
-        raise MisconfiguredError("it has no public key for signatures that is accepted here")
+        raise MisconfiguredError("it has no public key for signatures with an accepted algorithm")
     return found
 
 
@@ -95,7 +95,7 @@ def _get_algorithms(row: dict[str, Any]) -> set[str]:
 def load_keys(settings: OidcSettings) -> tuple[VerificationKey, ...]:
     """Read the keys of an issuer from `oidc.jwks`, or from the address in its discovery document.
 
-    Raises TransientError if they are not available at present, MisconfiguredError if
+    Raises TransientError if they are not available now, MisconfiguredError if
     the document is unusable.
     """
     place = settings.jwks or _discover(settings)
@@ -127,7 +127,7 @@ def _discover(settings: OidcSettings) -> str:
         raise MisconfiguredError(f"{address}: its `issuer` is not oidc.issuer, {settings.issuer}")
     place = document.get("jwks_uri")
     if not isinstance(place, str) or not is_safe_address(place):
-        raise MisconfiguredError(f"{address}: its `jwks_uri` is no address that keys may come from")
+        raise MisconfiguredError(f"{address}: its `jwks_uri` is not an https address")
     return place
 
 

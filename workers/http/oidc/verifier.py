@@ -69,7 +69,7 @@ class OidcVerifier:
             await to_thread.run_sync(self._keys.refresh, key_id, algorithm, limiter=self._limiter)
         key = self._keys.find(key_id, algorithm)
         if self._keys.is_empty:
-            raise HTTPException(503, "tokens cannot be checked at present")
+            raise HTTPException(503, "tokens cannot be checked now; try again")
         if key is None:
             raise jwt.InvalidKeyError("no such key")
         return self._decode(token, key, algorithm)
@@ -102,7 +102,7 @@ def make_caller(settings: OidcSettings, claims: Mapping[str, Any]) -> Caller:
     claimed = read_values(claims, settings.groups_claim)
     values = [one for one in claimed if one in settings.scopes]
     if not values:
-        raise HTTPException(403, "this token grants no scope here (oidc.scopes)")
+        raise HTTPException(403, "no value of this token grants a scope (oidc.scopes)")
     scopes = {value: TokenScope[settings.scopes[value].upper()] for value in values}
     writing = [value for value, scope in scopes.items() if scope >= TokenScope.WRITE]
     sources = None

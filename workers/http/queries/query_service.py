@@ -60,7 +60,7 @@ class QueryService:
         if query.pins:
             await run_in_threadpool(self._backend.check_pins, query, caller.reader)
         if "task" in query.model_fields_set and not query.task.strip():
-            raise UsageError("the task is empty; leave it out for that of the session")
+            raise UsageError("the task is empty; omit it to use the session's last task")
         return await run_in_threadpool(record_job, self._backend, caller, query, key, seconds)
 
     async def wait_until_ended(self, query_id: str, seconds: float) -> bool:
@@ -102,7 +102,7 @@ class QueryService:
         return respond_state(job, [], headers, as_markdown=as_markdown)
 
     def _parse_wait_seconds(self, prefer: Sequence[str]) -> int | None:
-        """Return the seconds of `Prefer: wait=N` (RFC 7240), bounded; None without it."""
+        """Return the seconds of `Prefer: wait=N` (RFC 7240), bounded, or None."""
         found = _PREFER_WAIT.search(",".join(prefer))
         if found is None:
             return None

@@ -85,7 +85,7 @@ def show_drift(
 def pin_skill(
     backend: CurrentBackend, caller: CurrentCaller, pin: NewPin, request: Request
 ) -> dict[str, Any]:
-    """Pin a skill: it stays at this revision; later contents of its source are held back."""
+    """Pin a skill: it stays at this revision; newer content of its source is held back."""
     note_object(request, pin.skill_id)
     check_source(caller, get_source_id(pin.skill_id))
     require_entry(backend.graph_for(caller.reader), pin.skill_id)

@@ -33,9 +33,9 @@ AnswerWithin = Annotated[
     Query(
         ge=1,
         le=600_000,
-        description="milliseconds to wait for the bundle, at most `gateway.wait_seconds`, "
-        "then cancel the query; stages that would make it late are left out, see `degraded`; takes "
-        "the place of `Prefer: wait`",
+        description="milliseconds to wait for the bundle, at most `gateway.wait_seconds`, then "
+        "cancel the query; stages that would make it late are left out and listed in `degraded`; "
+        "replaces `Prefer: wait`",
     ),
 ]
 
@@ -53,7 +53,7 @@ class QueryRequest(QueryAsked):
     task: str = Field(
         "",
         description="the task in words; `limits.query_characters` bounds its length; may be left "
-        "out with an `obstacle` or `resend`, which then is about the session's last task",
+        "out with `obstacle` or `resend`, which then apply to the session's last task",
         json_schema_extra={"minLength": 1, "pattern": r"\S"},
     )
     without: tuple[str, ...] = Field(

@@ -138,9 +138,9 @@ class ComparedRevisions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     before: Seq | None = Field(
-        None, alias="from", description="unset: the newest one that is older than `to`"
+        None, alias="from", description="by default the newest one older than `to`"
     )
-    to: Seq | None = Field(None, description="unset: the newest one")
+    to: Seq | None = Field(None, description="by default the newest one")
     offset: int = Field(0, ge=0, le=2**31, description="number of lines of the diff to skip")
     limit: int = Field(
         5_000, ge=1, le=_MAX_LINES, description="maximum number of lines of the diff"

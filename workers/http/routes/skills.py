@@ -93,8 +93,8 @@ class SkillDetail(_Skill):
 
     Without record and passages if the policy withholds it and the caller is not an admin.
     warnings, safety: findings of its ingest, with lines. passages: with lines and text.
-    passage_links: between passages, by their indexes. dismissed_links: those that a person took
-    out, for admins only.
+    passage_links: between passages, by their indexes. dismissed_links: with their
+    reasons, for admins only.
     """
 
     links: list[dict[str, Any]]
@@ -144,9 +144,9 @@ def list_skills(
     page, next_path = _list_entries(backend.graph_for(caller.reader), query)
     if next_path is not None:
         response.headers["Link"] = f'<{next_path}>; rel="next"'
-    standings = backend.skills.for_reader(caller.reader).get_policy().judge(page)
+    results = backend.skills.for_reader(caller.reader).get_policy().judge(page)
     rows = [
-        entry_data(entry, standings[entry.skill_id], include_withheld=caller.is_admin)
+        entry_data(entry, results[entry.skill_id], include_withheld=caller.is_admin)
         for entry in page
     ]
     return {"skills": rows, "next": next_path}

@@ -74,7 +74,7 @@ def _decode_body(body: bytes, encoding: str, limit: int) -> bytes:
     if encoding in ("", "identity"):
         return body
     if encoding != "gzip":
-        raise HTTPException(415, "content-encoding: gzip, or none")
+        raise HTTPException(415, "content-encoding: send gzip or nothing")
     stream = zlib.decompressobj(_GZIP_WINDOW)
     try:
         decoded = stream.decompress(body, limit + 1)
@@ -83,9 +83,9 @@ def _decode_body(body: bytes, encoding: str, limit: int) -> bytes:
     if len(decoded) > limit:
         raise HTTPException(413, f"more than {limit} bytes (gateway.body_bytes)")
     if not stream.eof:
-        raise UsageError("the body is cut off: gzip has no end")
+        raise UsageError("the body is cut off: the gzip stream has no end")
     if stream.unused_data:
-        raise UsageError("the body goes on after the end of gzip; send one gzip stream")
+        raise UsageError("the body goes on after the gzip stream; send one gzip stream")
     return decoded
 
 

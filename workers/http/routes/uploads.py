@@ -255,7 +255,7 @@ async def _write_body(request: Request, settings: Settings, body: Path) -> None:
         try:
             files = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
             if not files:
-                raise HTTPException(400, "the form has no file; name it `file`")
+                raise HTTPException(400, "the form has no file in the field `file`")
             await run_in_threadpool(_copy_file, files[0], body)
         finally:
             await form.close()

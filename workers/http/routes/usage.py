@@ -49,8 +49,8 @@ class UsageQuery(UsagePage):
     owner: str | None = Field(
         None,
         max_length=100,
-        description="only queries and outcomes of this token; empty: the user of the machine; "
-        "others than the caller for admins only",
+        description="only queries and outcomes of this token; empty: the user of the machine; only "
+        "admins may name another than themselves",
     )
 
     def to_filter(self, caller: Caller, visible: frozenset[str] | None) -> UsageFilter:
@@ -203,7 +203,7 @@ def list_unused(
 def list_copies(
     usage: CurrentUsage, caller: CurrentCaller, query: Annotated[UsageQuery, Query()]
 ) -> FoundSkills:
-    """List skills that were never chosen, but left out for a skill that does the same."""
+    """List skills that were never chosen because a skill that does the same was preferred."""
     selection = query.to_filter(caller, usage.backend.find_visible_sources(caller.reader))
     with usage.open(caller) as reader:
         found = reader.list_copies(query.days, selection)

@@ -28,7 +28,7 @@ from workers.webhooks.sources import check_repositories
 log = structlog.get_logger()
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"model": Receipt, "description": "Nothing to do, with the reason"},
+    200: {"model": Receipt, "description": "Nothing to do; the body has the reason"},
     400: {"description": "No event name, no id, or an incomplete body"},
     401: {"description": "Not signed with a known secret, or too old"},
     403: {"description": "No git source follows the repository"},

@@ -12,7 +12,7 @@ from graph.pagerank import DiffusionStep, personalised_pagerank
 from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, LinkType
 from tasks.journal.protocol import Job
-from workers.library.entry_policy import EntryPolicy, Standing
+from workers.library.entry_policy import EntryPolicy, PolicyResult
 from workers.library.skill_data import link_data
 from workers.library.skill_reader import require_entry
 
@@ -31,7 +31,7 @@ class GraphReader:
         self._policy = policy
         self._include_withheld = include_withheld
         self._entries: dict[str, CatalogEntry] = {}
-        self._standings: dict[str, Standing] = {}
+        self._policy_results: dict[str, PolicyResult] = {}
 
     def describe_neighbourhood(
         self, starts: Sequence[str], types: Collection[LinkType], depth: int, limit: int
@@ -52,7 +52,7 @@ class GraphReader:
         }
 
     def describe_walk(self, job: Job, settings: DiffusionSettings, limit: int) -> dict[str, Any]:
-        """Return the diffusion of an answered query, move by move, over the present links.
+        """Return the diffusion of an answered query, move by move, over the current links.
 
         Raises UsageError for a query without a diffusion, TransientError for a query
         that is not answered yet.
@@ -103,7 +103,7 @@ class GraphReader:
         """Return a skill of a graph; raises NotFoundError if it does not exist."""
         if skill_id not in self._entries:
             self._remember([require_entry(self._graph, skill_id)])
-        entry, withheld = self._entries[skill_id], self._standings[skill_id].withheld
+        entry, withheld = self._entries[skill_id], self._policy_results[skill_id].withheld
         is_shown = withheld is None or self._include_withheld
         return {
             "skill_id": skill_id,
@@ -129,12 +129,12 @@ class GraphReader:
             one
             for one in skill_ids
             if one in self._entries
-            and (self._include_withheld or self._standings[one].violation is None)
+            and (self._include_withheld or self._policy_results[one].violation is None)
         }
 
     def _remember(self, entries: Sequence[CatalogEntry]) -> None:
         self._entries |= {one.skill_id: one for one in entries}
-        self._standings |= self._policy.judge(entries)
+        self._policy_results |= self._policy.judge(entries)
 
 
 def _get_explanation(job: Job) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _get_explanation(job: Job) -> dict[str, Any]:
     if explained is None:
         raise UsageError(
             f"query {job.id} was asked without `explain`, which records where its walk starts; "
-            "ask it again with it"
+            "ask it again with `explain`"
         )
     if "diffusion" not in explained:
         raise UsageError(

@@ -47,7 +47,7 @@ class Reviewer:
 
 
 class SkillReviews:
-    """Makes decisions, and takes them back. cache: of this process, in which they count at once."""
+    """Records and revokes decisions. cache: of this process, in which they count at once."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class SkillReviews:
             rules = {get_rule_id(one) for one in revision.findings.findings}
             others = ", ".join(sorted(rules)) or "none"
             raise UsageError(
-                f"{rule} finds nothing in {skill_id}@{revision.seq}; its findings are of: {others}"
+                f"{rule} finds nothing in {skill_id}@{revision.seq}; rules with findings: {others}"
             )
         record = _make_waiver(revision, rule, found, reviewer)
         self._save([record])
         return record
 
     def remove_waiver(self, skill_id: str, rule: str) -> list[ReviewRecord]:
-        """Take back the waivers of a rule for all contents of a skill; NotFoundError if none."""
+        """Remove the waivers of a rule for all contents of a skill; NotFoundError if none."""
         removed = self._remove(
             skill_id,
             (
@@ -98,7 +98,7 @@ class SkillReviews:
         )
         if not removed:
             raise NotFoundError(
-                f"{rule} is not waived for {skill_id}; `skillbus waivers list` names what is"
+                f"{rule} is not waived for {skill_id}; `skillbus waivers list` lists the waivers"
             )
         return removed
 
@@ -139,7 +139,7 @@ class SkillReviews:
         }
 
     def reopen(self, skill_id: str) -> list[ReviewRecord]:
-        """Take back the decisions about the present contents of a skill, which waits again.
+        """Revoke the decisions about the current contents of a skill, which waits for review again.
 
         For the published content these are waivers and the confirmation; for the held content, the
         rejection. Raises NotFoundError if there are no decisions.
@@ -152,7 +152,7 @@ class SkillReviews:
         ]
         if not decided:
             raise NotFoundError(
-                f"nothing was decided about {skill_id}; `skillbus review list` names what was"
+                f"there is no decision about {skill_id}; `skillbus review list` lists decisions"
             )
         waiting = [
             ReviewRecord(skill_id, one.content_hash, ReviewKind.WAITING, seq=one.seq)
@@ -192,15 +192,15 @@ class SkillReviews:
         if decision is ReviewDecision.REJECT:
             if is_published:
                 raise UsageError(
-                    f"{key} is published: pin the skill to an earlier revision, or have it "
-                    "withheld with `skillbus review confirm`"
+                    f"{key} is published: pin the skill to an earlier revision, or withhold it "
+                    "with `skillbus review confirm`"
                 )
             self._save([_make_record(revision, ReviewKind.REJECTION, reviewer)])
             return
         if key.seq < entry.seq and not is_published:
             raise UsageError(
-                f"{key} is older than the published revision {entry.seq}: `skillbus pins add` "
-                "goes back to one"
+                f"{key} is older than the published revision {entry.seq}: to go back to it, use "
+                "`skillbus pins add`"
             )
         self._save([_make_record(revision, ReviewKind.APPROVAL, reviewer)])
         request_ingest(self._graph, entry)
@@ -210,11 +210,11 @@ class SkillReviews:
     def _choose_update(self, skill_id: str, seq: int | None) -> Revision:
         if not is_reviewed_source(self._settings.policy, skill_id):
             raise UsageError(
-                f"updates of {skill_id} need no review; policy.review names sources whose do"
+                f"updates of {skill_id} need no review: its source is not in policy.review"
             )
         if seq is None:
             raise UsageError(
-                f"name the revision that was looked at, as {skill_id}@SEQ: another may have come"
+                f"name the revision that you reviewed, as {skill_id}@SEQ: a newer one may exist"
             )
         # An approved content is published under another seq; the same decision is about both.
         decided = {one.content_hash for one in self._read(skill_id) if one.seq == seq}

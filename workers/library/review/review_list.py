@@ -50,7 +50,7 @@ class ReviewItem:
     """A skill that waits for a person's decision, or has one.
 
     about: `findings` that withhold it, or an `update`. seq: of the revision. level, rules: of its
-    findings that count. gravest: the first of these of the highest level. all_rules: of all its
+    findings that count. most_severe: the first of these of the highest level. all_rules: of all its
     findings, including waived ones. decision: the newest, None while the skill waits.
     published_seq: 0 while no revision is published.
     """
@@ -64,7 +64,7 @@ class ReviewItem:
     rules: tuple[str, ...] = ()
     all_rules: tuple[str, ...] = ()
     decision: ReviewRecord | None = None
-    gravest: SafetyFinding | None = None
+    most_severe: SafetyFinding | None = None
 
     @property
     def place(self) -> ReviewPlace:
@@ -81,7 +81,7 @@ class ReviewItem:
             "published_seq": self.published_seq or None,
             "level": self.level,
             "rules": list(self.rules),
-            "finding": finding_data(self.gravest) if self.gravest else None,
+            "finding": finding_data(self.most_severe) if self.most_severe else None,
             "decision": decision_data(self.decision) if self.decision else None,
         }
 
@@ -343,5 +343,5 @@ def _judge_revision(
         rules=collect_rule_ids(findings.counted),
         all_rules=collect_rule_ids(findings.findings),
         decision=decision,
-        gravest=max(findings.counted, key=lambda one: one.level, default=None),
+        most_severe=max(findings.counted, key=lambda one: one.level, default=None),
     )

@@ -76,7 +76,7 @@ class LibraryPage:
 class LibrarySearch:
     """Searches a library; threads may share it.
 
-    get_stores: returns the catalog and the search index. get_policy: returns the present policy.
+    get_stores: returns the catalog and the search index. get_policy: returns the current policy.
     """
 
     def __init__(
@@ -169,8 +169,8 @@ class LibrarySearch:
             if (entry := entries.get(hit.key.skill_id)) is not None and entry.seq == hit.key.seq
         ]
         if not include_withheld:
-            standings = self._get_policy().judge(published)
-            published = [one for one in published if standings[one.skill_id].violation is None]
+            results = self._get_policy().judge(published)
+            published = [one for one in published if results[one.skill_id].violation is None]
         is_cut = len(hits) == search.limit or len(published) > MAX_FOUND
         return published[:MAX_FOUND], is_cut
 

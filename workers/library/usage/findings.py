@@ -34,7 +34,7 @@ def list_used_skills(window: UsageWindow, selection: UsageFilter) -> set[str]:
 
 
 def describe_unused(entry: CatalogEntry | ListedSkill) -> dict[str, Any]:
-    """Return a skill that was not chosen, as JSON data. published: date of its present revision."""
+    """Return a skill that was not chosen, as JSON data. published: date of its current revision."""
     return {
         "skill_id": entry.skill_id,
         "name": entry.name,

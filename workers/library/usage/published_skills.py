@@ -88,9 +88,9 @@ class PublishedSkills:
 def _select(entries: Iterable[CatalogEntry], entry_policy: EntryPolicy) -> dict[str, ListedSkill]:
     """Return the entries that may be sent, by skill."""
     published = [one for one in entries if one.state is SkillState.PUBLISHED]
-    standings = entry_policy.judge(published)
+    results = entry_policy.judge(published)
     return {
         one.skill_id: ListedSkill(one.skill_id, one.name, one.source_id, one.tokens, one.updated)
         for one in published
-        if standings[one.skill_id].violation is None
+        if results[one.skill_id].violation is None
     }

@@ -105,7 +105,7 @@ def test_closing_ends_the_processes(preparer: ProcessPreparer) -> None:
 
 def test_a_skill_that_breaks_the_parser_is_named(preparer: ProcessPreparer) -> None:
     broken = PreparationRequest("odd", None)  # type: ignore[arg-type]
-    with pytest.raises(PermanentError, match=r"odd breaks the parser(.|\n)*AttributeError"):
+    with pytest.raises(PermanentError, match=r"odd: the parser failed(.|\n)*AttributeError"):
         list(preparer.prepare([*REQUESTS, broken], SETTINGS, Deadline(3_600)))
 
 

@@ -231,7 +231,7 @@ def test_a_long_chain_is_bounded() -> None:
     links = Links(*((f"s{n}", DEPENDS, f"s{n + 1}") for n in range(200)))
     choice = choose([("s0", 8.0)], links)
     assert ids(choice) == [f"s{n}" for n in range(21)]
-    assert reasons(choice) == {"s21": "declared dependency of s20, beyond the 20 first"}
+    assert reasons(choice) == {"s21": "declared dependency of s20, beyond the first 20"}
 
 
 def test_one_of_a_group_of_alternatives() -> None:

@@ -26,7 +26,7 @@ def test_an_overlong_task_names_the_setting() -> None:
 
 def test_an_unknown_stage_is_named_with_those_there_are() -> None:
     check_query(QueryAsked(task="x", without=("dense", "floor")), 100)
-    with pytest.raises(UsageError, match=r"no stage magic; stages: .*diffusion"):
+    with pytest.raises(UsageError, match=r"unknown stage magic; stages: .*diffusion"):
         check_query(QueryAsked(task="x", without=("magic",)), 100)
 
 

@@ -80,8 +80,8 @@ def test_no_text_leaves_its_frame(name: str, description: str, task: str) -> Non
     [
         ({"needed": [pick(4)]}, "were not given"),
         ({"rejected": [{"reason": "wrong_tool", "ids": [9]}]}, "were not given"),
-        ({"needed": [pick(1), pick(1)]}, "two places"),
-        ({"needed": [pick(1)], "rejected": [{"reason": "wrong_tool", "ids": [1]}]}, "two places"),
+        ({"needed": [pick(1), pick(1)]}, "two lists"),
+        ({"needed": [pick(1)], "rejected": [{"reason": "wrong_tool", "ids": [1]}]}, "two lists"),
         ({"needed": [pick(1)], "order": [2]}, "order"),
         ({"needed": [pick(1)], "order": [1, 1]}, "order"),
         ({"needed": [pick(1)], "conflicts": [[1, 3]]}, "conflict"),

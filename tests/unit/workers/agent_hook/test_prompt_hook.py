@@ -103,10 +103,10 @@ def test_only_compaction_sends_again() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no event"),
-        (b"{", "no event"),
-        (b"[1]", "no event"),
-        (b"\xff", "no event"),
+        (b"", "no hook event"),
+        (b"{", "no hook event"),
+        (b"[1]", "no hook event"),
+        (b"\xff", "no hook event"),
         (b"{}", "'None' is not one that this hook handles"),
         (b'{"hook_event_name": "Stop"}', "'Stop' is not one"),
         (b'{"hook_event_name": "UserPromptSubmit"}', "no prompt"),
@@ -133,7 +133,7 @@ def test_without_a_server_it_ends_in_silence(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     done = run(*words, "--verbose", content=event)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert b"no skillbus serve on" in done.stderr
+    assert b"no `skillbus serve` runs on" in done.stderr
 
 
 def test_a_server_that_does_not_answer_is_left_in_time(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_server_of_another_user_is_sent_nothing(
         server.accept()[0].close()
         own = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-        with pytest.raises(prompt_hook._Nothing, match="of another user"):
+        with pytest.raises(prompt_hook._Nothing, match="belongs to another user"):
             prompt_hook._connect(options)
         connection, _ = server.accept()
         with connection:

@@ -117,7 +117,7 @@ class TestSessions:
         store = TokenStore(tmp_path / "tokens.json")
         refused = Visitor(create_gateway(backend, AccessRules(store))).log_in("skb_x")
         assert refused.status_code == 503
-        assert "Tokens cannot be checked at present" in refused.text
+        assert "Tokens cannot be checked now" in refused.text
 
     def test_its_cookie_is_of_no_use_elsewhere(
         self, secrets: dict[str, str], gateway: ASGIApp, visitor: Visitor
@@ -180,7 +180,7 @@ class TestForms:
                 csrf_token=token,
             )
             assert refused.status_code == 403
-            assert "load the page again" in refused.text
+            assert "reload the page" in refused.text
         [entry] = backend.graph.get_entries([CHARTS])
         assert entry.state == "published"
 
@@ -234,7 +234,7 @@ class TestForms:
         before = len(list(AuditLog(backend.settings).read()))
         refused = visitor.send(f"/console/actions/{path}", "/console/ask", **fields)
         assert refused.status_code == 403
-        assert f"and yours is for {scope}" in refused.text
+        assert f"and yours has scope {scope}" in refused.text
         [record] = list(AuditLog(backend.settings).read())[before:]
         assert (record.principal, record.outcome) == (scope, "refused")
 
@@ -302,7 +302,7 @@ class TestErrors:
             (
                 "actions/outcomes/report",
                 {"query_id": "x", "outcome": "helped", "skill_id": ""},
-                "Choose the skill that it is about",
+                "Choose the skill that the outcome is about",
             ),
         ],
     )

@@ -20,7 +20,7 @@ from workers.console.text_display import (
     show_value,
     skill_path,
 )
-from workers.durations import format_duration
+from workers.quantities import format_duration
 
 
 def test_plain_values_are_unchanged() -> None:

@@ -328,7 +328,7 @@ def test_keys_that_are_not_for_tokens_are_left_out() -> None:
     assert [(one.key_id, one.algorithms) for one in kept] == [("good", frozenset({"RS256"}))]
     wrongs: tuple[object, ...] = ({}, [], None, {"keys": {}}, "text")
     for wrong in wrongs:
-        with pytest.raises(MisconfiguredError, match="no JSON Web Key Set"):
+        with pytest.raises(MisconfiguredError, match="not a JSON Web Key Set"):
             parse_keys(wrong)
 
 

@@ -294,7 +294,7 @@ def test_an_evaluation_names_the_task_that_cannot_be_asked(services: Services) -
 
 def test_a_file_about_another_library_is_refused(services: Services) -> None:
     path = Path("tasks.jsonl")
-    with pytest.raises(UsageError, match=r"tasks.jsonl: .*not other:a, but has .* crafts:b"):
+    with pytest.raises(UsageError, match=r"tasks.jsonl: .*such as other:a; it has .* crafts:b"):
         find_missing_skills(path, ["other:b", "other:a"], services)
     assert find_missing_skills(path, [KILN, "other:b", "other:a"], services) == [
         "other:a",

@@ -48,7 +48,7 @@ def test_a_good_endpoint_is_described(server: LanguageModelServer, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("formats", "words"),
-    [(("json_object",), "enforces JSON objects, not schemas"), ((), "enforces no form")],
+    [(("json_object",), "enforces JSON objects, not schemas"), ((), "enforces no format")],
 )
 def test_what_is_enforced_is_said(
     server: LanguageModelServer, formats: tuple[str, ...], words: str

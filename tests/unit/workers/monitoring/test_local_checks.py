@@ -166,5 +166,5 @@ def test_a_skill_that_is_published_during_the_check_is_not_missing(
         monkeypatch.setattr(LocalSearchIndex, "list_keys", list_then_publish)
         assert check() == "0 revisions, 0 of them superseded"
         monkeypatch.setattr(LocalSearchIndex, "list_keys", list_keys)
-        with pytest.raises(SkillbusError, match="1 published revisions are not in the index"):
+        with pytest.raises(SkillbusError, match="the index lacks 1 published revision,"):
             check()

@@ -102,7 +102,7 @@ class QueryWalk(ResponseModel):
 
     restart: share of the mass arriving at a skill that stays there; the rest moves on. elsewhere:
     share at skills that are not shown, at first and after each move. changed: skills that changed
-    since the query, or whose links did; the walk uses the present links. links, cut: as in a
+    since the query, or whose links did; the walk uses the current links. links, cut: as in a
     neighbourhood. reached: number of skills that mass reached, shown or not.
     """
 

@@ -93,12 +93,12 @@ def search_library(
         visible=backend.find_visible_sources(caller.reader),
         include_withheld=caller.is_admin,
     )
-    standings = backend.skills.get_policy().judge(page.entries)
+    results = backend.skills.get_policy().judge(page.entries)
     return {
         "total": page.total,
         "is_cut": page.is_cut,
         "skills": [
-            entry_data(one, standings[one.skill_id], include_withheld=caller.is_admin)
+            entry_data(one, results[one.skill_id], include_withheld=caller.is_admin)
             for one in page.entries
         ],
         "facets": {name: [one._asdict() for one in found] for name, found in page.facets.items()},

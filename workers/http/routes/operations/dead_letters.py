@@ -14,7 +14,7 @@ from workers.library import dead_letters
 
 
 class DeadLetterData(ResponseModel):
-    """A task that failed permanently, or an unreadable message, whose text is `body`."""
+    """A task that failed permanently, or an unreadable message with its text in `body`."""
 
     id: str
     task: str

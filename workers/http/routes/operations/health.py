@@ -19,7 +19,7 @@ from workers.monitoring.status import visible_status
 
 log = structlog.get_logger()
 
-_WORK_STALLS = "work does not go on"
+_WORK_STALLS = "processing is stalled"
 
 
 class Health(ResponseModel):

@@ -18,7 +18,7 @@ ScopeName = Literal["read", "write", "admin"]
 
 
 class NewToken(RequestModel):
-    """A token to add. groups: that it reads with, besides that of everyone. expires_in_seconds:
+    """A token to add. groups: that it reads with, in addition to `everyone`. expires_in_seconds:
     its lifetime; unset: unlimited."""
 
     name: str = Field(min_length=1, max_length=MAX_NAME_CHARACTERS)

@@ -45,7 +45,7 @@ class EvaluationData(QualityModel):
 
 
 class EvaluationList(QualityModel):
-    """Kept runs, the newest first."""
+    """Kept runs, newest first."""
 
     evaluations: list[EvaluationData]
 

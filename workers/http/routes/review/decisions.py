@@ -56,8 +56,8 @@ class DecidedBy(ResponseModel):
 
 class ReviewEntry(ResponseModel):
     """A skill that waits for a person's decision, or has one. level, rules: of its findings that
-    count. finding: the gravest of these, null for an update and if none counts. published_seq: null
-    while no revision is published."""
+    count. finding: the most severe of these, null for an update and if none counts. published_seq:
+    null while no revision is published."""
 
     skill_id: str
     about: Literal["findings", "update"]
@@ -166,7 +166,7 @@ def decide(
 
 @router.delete("/v1/review/{skill_id:path}", status_code=204)
 def reopen(backend: CurrentBackend, skill_id: str) -> None:
-    """Take back the decision about the present content of a skill; it waits again."""
+    """Revoke the decision about the current content of a skill; it waits for a review again."""
     backend.reopen_review(skill_id)
 
 

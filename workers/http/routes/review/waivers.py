@@ -53,7 +53,7 @@ router = APIRouter(tags=["reviews"])
 def list_waivers(
     backend: CurrentBackend, source: Annotated[SourceId | None, Query()] = None
 ) -> dict[str, Any]:
-    """List waivers of findings; those of earlier contents have ended."""
+    """List waivers of findings; a waiver has ended if the skill has changed since."""
     return {"waivers": backend.review_lister.list_waivers(source)}
 
 
@@ -75,5 +75,5 @@ def remove_waiver(
     skill_id: Annotated[SkillId, Query()],
     rule: Annotated[str, Query(min_length=1, max_length=200)],
 ) -> None:
-    """Take the waivers of a rule for a skill back."""
+    """Remove the waivers of a rule for a skill."""
     backend.remove_waiver(skill_id, rule)

@@ -1,6 +1,13 @@
-"""Durations as text, in commands and on pages."""
+"""Counts and durations as text, in commands, checks and on pages."""
 
 from __future__ import annotations
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 skill", "2 skills", "2 queries"."""
+    if count != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{count} {noun}"
 
 
 def format_duration(seconds: float | None) -> str:
