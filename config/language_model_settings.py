@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -84,6 +85,10 @@ class LanguageModelSettings(SettingsGroup):
         parts = urlsplit(self.base_url)
         if parts.username or parts.password:
             raise ValueError("base_url: put the API key into the file that api_key_file names")
+        try:
+            json.dumps(self.extra_body, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"extra_body cannot be sent as JSON: {error}") from None
         return self
 
     @property

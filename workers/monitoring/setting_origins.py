@@ -42,7 +42,7 @@ def list_settings_in_force(settings: Settings) -> tuple[list[SettingInForce], st
         now = load_settings(settings.home, warn=lambda _: None)
     except UsageError as error:
         problem = str(error)
-    ours = (name for name in os.environ if name.startswith("SKILLBUS_"))
+    ours = (name for name in os.environ if name.upper().startswith("SKILLBUS_"))
     variables = {get_current_name(to_setting(name)) for name in ours}
     later = dict(_list_values(now))
     return [

@@ -246,7 +246,7 @@ def test_a_pin_does_not_replace_a_review() -> None:
         library.ingest(1)
         (held,) = library.reader.list_revisions(SKILL)
         services = library.services
-        with pytest.raises(UsageError, match="waits for review"):
+        with pytest.raises(UsageError, match="waits for a review"):
             pin_skill(
                 *(services.settings, services.graph, library.history, library.reader),
                 *(SKILL, held.seq, "stay"),
