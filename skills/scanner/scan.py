@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
@@ -20,6 +20,7 @@ from skills.scanner.code_blocks import (
     PROGRAM_ENDINGS,
     Code,
     find_blocks,
+    find_language,
     find_script,
     name_module,
 )
@@ -27,15 +28,13 @@ from skills.scanner.context import Context
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_IDEAS, find_flows, may_have_flows, may_send_secrets
 from skills.scanner.flow.meanings import is_known_installer
-from skills.scanner.flow.names import IGNORED
+from skills.scanner.flow.names import hides_words
 from skills.scanner.hidden_characters import find_hidden_characters
 from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.rule import list_rules
-from skills.scanner.rules.commands import COMMAND_RULES
-from skills.scanner.rules.orders import ORDER_RULES
 from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_list
-from skills.scanner.text_rule import Match, TextRule
+from skills.scanner.text_rule import Match, TextRule, list_text_rules
 from skills.scanner.words import Concept, Places, WordFinder
 
 SCANNER_VERSION = 15
@@ -51,7 +50,6 @@ MAX_EXCERPT_CHARACTERS = 80
 
 _ESCAPE = re.compile(r"\\(?:x|u00)([2-7][0-9a-fA-F])")
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
-_TEXT_RULES = COMMAND_RULES + ORDER_RULES
 
 
 class _Found(NamedTuple):
@@ -154,9 +152,8 @@ def _resolve_escape(escape: re.Match[str]) -> str:
 
 
 def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Found]:
-    codes = tuple(find_script(path, lines)) if path else ()
-    is_script = bool(codes) and not path.lower().endswith(".json")
-    text = NormalisedText(lines, body_line, is_code=is_script or is_package_list(path))
+    is_code = is_package_list(path) or find_language(path, lines) is not None
+    text = NormalisedText(lines, body_line, is_code=is_code)
     places, context = _find_places(text), Context(text)
     yield from _find_hidden(lines)
     yield from _find_in_words(context, places)
@@ -165,15 +162,23 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
         yield _weigh(context, *package)
     for start, quote in find_indicators(places):
         yield _weigh(context, "campaign-indicator", start, quote)
-    is_shell = all(code.language == "shell" for code in codes)
-    languages = {code.language for code in codes} or LANGUAGES.keys()
-    if may_have_flows(places, languages) or (is_shell and IGNORED.search(text.spaced)):
-        for line, name in find_flows(codes or tuple(find_blocks(lines, text.fenced))):
-            line = min(line, len(lines))
-            start = text.offset_of(line)
-            if not text.in_code(start):  # the text that introduces a code span may negate it
-                start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
-            yield _weigh(context, name, start, lines[line - 1].strip())
+    for line, rule in _find_in_code(lines, path, text, places):
+        line = min(line, len(lines))
+        start = text.offset_of(line)
+        if not text.in_code(start):  # the text that introduces a code span may negate it
+            start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
+        yield _weigh(context, rule, start, lines[line - 1].strip())
+
+
+def _find_in_code(
+    lines: Sequence[str], path: str, text: NormalisedText, places: Places
+) -> list[tuple[int, str]]:
+    """Return (line, rule) of harmful flows, if words show that there may be some."""
+    may_hide_words = find_language(path, lines) in (None, "shell") and hides_words(text.spaced)
+    if not may_hide_words and not may_have_flows(places, LANGUAGES.keys()):
+        return []
+    codes = [*find_script(path, lines)] if path else []
+    return find_flows(codes or [*find_blocks(lines, text.fenced)])
 
 
 def _find_hidden(lines: Sequence[str]) -> Iterator[_Found]:
@@ -187,14 +192,13 @@ def _find_in_words(
     text = context.text
     for rule in _list_text_rules(text.is_code):
         spoken = _is_spoken(rule)
-        if spoken or not spoken_only:
+        if places.may_have(rule.ideas) and (spoken or not spoken_only):
             matches = (
                 match
                 for match in rule.find(places)
                 if spoken or not rule.spoken or not text.in_code(match.start)
             )
-            found = _weigh_matches(context, rule, matches)
-            yield from _keep_gravest(found, list_rules()[rule.rule].level)
+            yield from _weigh_matches(context, rule, matches)
 
 
 def _weigh_matches(context: Context, rule: TextRule, matches: Iterable[Match]) -> Iterator[_Found]:
@@ -220,7 +224,7 @@ def _is_spoken(rule: TextRule) -> bool:
 @cache
 def _list_text_rules(is_code: bool) -> Sequence[TextRule]:
     """Return the rules for a text; for scripts, only those spoken rules that are `_is_spoken`."""
-    return [rule for rule in _TEXT_RULES if not (is_code and rule.spoken) or _is_spoken(rule)]
+    return [rule for rule in list_text_rules() if not (is_code and rule.spoken) or _is_spoken(rule)]
 
 
 def _weigh_words(context: Context, rule: TextRule, match: Match) -> _Found:
@@ -228,20 +232,6 @@ def _weigh_words(context: Context, rule: TextRule, match: Match) -> _Found:
     known = rule.rule == "powershell-download" and is_known_installer(quote)
     name = "known-download-run" if known else rule.rule
     return _weigh(context, name, match.start, quote, speech=rule.spoken, deed=match.deed)
-
-
-def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
-    """Return at most MAX_FINDINGS findings; many quoted matches must not displace a plain one.
-
-    highest: level that no finding exceeds; the search ends after MAX_FINDINGS findings of it.
-    """
-    kept: dict[int, list[_Found]] = {3: [], 2: [], 1: []}
-    for one in found:
-        if len(kept[one.level]) < MAX_FINDINGS:
-            kept[one.level].append(one)
-        elif one.level == highest:
-            break
-    return list(islice((one for level in kept.values() for one in level), MAX_FINDINGS))
 
 
 def _find_places(text: NormalisedText) -> Places:
@@ -252,7 +242,6 @@ def _find_places(text: NormalisedText) -> Places:
 def _words(indicators: Concept, is_code: bool = False) -> WordFinder:
     rules = _list_text_rules(is_code)
     concepts = {one for rule in rules for group in rule.ideas for one in group}
-    concepts.update(rule.unless for rule in rules if rule.unless)
     return WordFinder((*concepts, *FLOW_IDEAS, indicators, INSTALLS))
 
 

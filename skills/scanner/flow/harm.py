@@ -27,7 +27,7 @@ _SENDS = Concept(
     "ncat netcat socat telnet xh nslookup",
     r"[\"'](?:node:)?https?[\"']|\bdns\.\w",
     r"\bgot(?:\(|\.(?:get|post|put|patch|stream)\b|[\"'])",
-    r"(?m)(?:^|[;&|(`]|\b(?:sudo|then|do|else|echo)\b)[ \t]*(?:https?|mail|dig|ping|drill|host) ",
+    r"(?m)(?:^|[;&|(`]|\b(?:sudo|then|do|else|echo)\b)[ \t]{0,80}(?:https?|mail|dig|ping|drill|host) ",
 )
 _GIVEN = Concept("argv argparse $1 $@ $* ${1 git_archive git_bundle git_diff format-patch")
 _UPLOADS = Concept("files= -f_ -t_ -d_ --data --upload formdata body: data= nc")
