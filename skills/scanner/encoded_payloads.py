@@ -42,7 +42,7 @@ def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _find_runs(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of _LINES; a search for the shape of their first 24 characters is faster."""
+    """Yield the matches of _LINES; they begin with 24 characters, whose shape is found fast."""
     shape, end = text.encode("ascii", "replace").translate(_SHAPE), 0
     while (start := shape.find(b"x" * 24, end)) >= 0 and (run := _LINES.match(text, start)):
         yield run

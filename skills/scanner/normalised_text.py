@@ -11,12 +11,12 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from skills.parsing.markdown import find_fenced_lines
-from skills.required_words import replace_white_space
 from skills.scanner.hidden_characters import fold_homoglyphs, strip_invisible
 
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
 _SPACES = re.compile(r"(?<=\S)[^\S\n]+")
+_SPACES_OF_ASCII = "\t\n\v\f\r\x1c\x1d\x1e\x1f"
 _OWN_LINE = re.compile(
     r"\s*(?:$|[-*+](?:\s|$)|[|><]|[-*_]{3}|#{1,6}\s|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)"
 )
@@ -70,7 +70,9 @@ class NormalisedText:
         self.display = whole.replace("\\\n", "  ")
         # U+0130 is the only character that grows when lowered.
         self.folded = self.display.replace("\u0130", "I").lower()
-        self.spaced = replace_white_space(self.folded)
+        self.spaced = self.folded
+        for space in _SPACES_OF_ASCII:
+            self.spaced = self.spaced.replace(space, " ")
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -119,7 +121,8 @@ def _replace_characters(text: str) -> str:
 def _replace_character(character: str) -> str:
     """Return the normal form of a character without accents, "" for an invisible one."""
     bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", strip_invisible(character)))
-    return unicodedata.normalize("NFKC", bare).replace("’", "'")
+    shown = unicodedata.normalize("NFKC", bare).replace("’", "'")
+    return " " if shown.isspace() else shown
 
 
 def _resolve(reference: re.Match[str]) -> str:

@@ -26,8 +26,8 @@ from skills.scanner.code_blocks import (
 )
 from skills.scanner.context import Context
 from skills.scanner.encoded_payloads import find_encoded_payloads
-from skills.scanner.flow.harm import FLOW_IDEAS, find_flows, may_have_flows, may_send_secrets
-from skills.scanner.flow.meanings import is_known_installer
+from skills.scanner.flow.harm import find_flows, may_have_flows, may_send_secrets
+from skills.scanner.flow.meanings import is_known_installer, list_ideas
 from skills.scanner.flow.names import hides_words
 from skills.scanner.hidden_characters import find_hidden_characters
 from skills.scanner.indicators import find_indicators, indicator_texts
@@ -178,7 +178,9 @@ def _find_in_code(
     if not may_hide_words and not may_have_flows(places, LANGUAGES.keys()):
         return []
     codes = [*find_script(path, lines)] if path else []
-    return find_flows(codes or [*find_blocks(lines, text.fenced)])
+    codes = codes or [*find_blocks(lines, text.fenced)]
+    languages = {code.language for code in codes}
+    return find_flows(codes) if may_hide_words or may_have_flows(places, languages) else []
 
 
 def _find_hidden(lines: Sequence[str]) -> Iterator[_Found]:
@@ -242,7 +244,7 @@ def _find_places(text: NormalisedText) -> Places:
 def _words(indicators: Concept, is_code: bool = False) -> WordFinder:
     rules = _list_text_rules(is_code)
     concepts = {one for rule in rules for group in rule.ideas for one in group}
-    return WordFinder((*concepts, *FLOW_IDEAS, indicators, INSTALLS))
+    return WordFinder((*concepts, *list_ideas().values(), indicators, INSTALLS))
 
 
 def _weigh(

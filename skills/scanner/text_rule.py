@@ -6,16 +6,13 @@ A list of phrases would find only the examples that it was made from. Instead, e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from skills.scanner.data_files import read_data_file
+from skills.scanner.data_files import join_parts, read_data_file
 from skills.scanner.words import Concept, Places, Span
-
-_PART = re.compile(r"\{([a-z_]+)\}")
 
 
 class Match(NamedTuple):
@@ -74,14 +71,9 @@ def list_concepts() -> Mapping[str, Concept]:
     """Return the concepts of `data/concepts.toml` by name."""
     plain = read_data_file("concepts.toml")
     return {
-        name: Concept(one.get("words", ""), *_join_parts(one.get("patterns", ()), plain["parts"]))
+        name: Concept(one.get("words", ""), *join_parts(one.get("patterns", ()), plain["parts"]))
         for name, one in plain["concepts"].items()
     }
-
-
-def _join_parts(patterns: Sequence[str | list[str]], parts: Mapping[str, str]) -> Iterator[str]:
-    for pattern in patterns:
-        yield _PART.sub(lambda part: parts[part[1]], "".join(pattern))
 
 
 @cache
@@ -90,7 +82,7 @@ def list_text_rules() -> Sequence[TextRule]:
     plain, concepts = read_data_file("ways.toml"), list_concepts()
     rules = []
     for rule, patterns in plain["commands"].items():
-        verbose = (f"(?x){one}" for one in _join_parts(patterns, plain["parts"]))
+        verbose = (f"(?x){one}" for one in join_parts(patterns, plain["parts"]))
         rules.append(TextRule(rule, ((Concept("", *verbose),),), spoken=False))
     for rule, ways in plain["ideas"].items():
         for way in ways:
