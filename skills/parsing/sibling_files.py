@@ -117,12 +117,12 @@ def scan_files(
     readings: dict[str, Sequence[str]] = {}
     for path, content in contents.items():
         # A shell ignores NUL, and runs the lines after a line of other bytes.
-        plain = _split_lines(content.replace(b"\0", b"").decode("utf-8-sig", "replace"))
-        text = texts[path]
-        readings[path] = _split_lines(text) if text else plain
+        plain = content.replace(b"\0", b"").decode("utf-8-sig", "replace")
+        text = texts[path] or plain
+        readings[path] = _split_lines(text)
         found += scan_lines(readings[path], 1, path)
-        if plain != readings[path]:
-            found += scan_lines(plain, 1, path)
+        if plain != text and (others := _split_lines(plain)) != readings[path]:
+            found += scan_lines(others, 1, path)
     found += scan_scripts(readings)
     found = [*dict.fromkeys(found)]
     found += find_ordered_scripts(lines, body_line, found)

@@ -18,7 +18,7 @@ _SHAPE = bytes(b"x "[not re.match(_CODE, chr(code))] for code in range(256))
 """Table that replaces characters of encoded text by x, and others by spaces."""
 _PART = re.compile(rf"{_CODE}{{24,}}={{0,2}}")
 _HEX = re.compile(r"(?:0x)?((?:[0-9a-fA-F]{2}){16,})")
-_ROT13 = re.compile(r"\brot[-_ ]?13\b", re.IGNORECASE)
+_ROT13 = re.compile(r"rot[-_ ]?13\b")
 _MAX_LEVELS = 3
 """Maximum encodings of a text on top of each other."""
 _PRINTABLE_SHARE = 0.95
@@ -31,7 +31,7 @@ def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
     If the text mentions ROT13, the whole text is also decoded with it. Decoded text is searched
     for encoded text.
     """
-    rotated = _ROT13.search(text) if "13" in text and "rot" in text.lower() else None
+    rotated = _ROT13.search(text.lower()) if "13" in text else None
     if rotated:
         yield rotated.start(), codecs.decode(text, "rot13")
     for match in _find_runs(text):

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from skills.parsing.markdown import find_fenced_lines
-from skills.scanner.hidden_characters import fold_homoglyphs, strip_invisible
+from skills.scanner.hidden_characters import HOMOGLYPHS, fold_homoglyphs, strip_invisible
 
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
@@ -47,7 +47,7 @@ class NormalisedText:
         if not is_code:
             whole = _EMPHASIS.sub("", _REFERENCE.sub(_resolve, whole))
         if not whole.isascii():
-            whole = fold_homoglyphs(_replace_characters(whole))
+            whole = _replace_characters(whole)
         if is_code:
             whole = _collapse(whole)
             self.lines = plain = whole.split("\n")
@@ -110,11 +110,11 @@ def _collapse(text: str) -> str:
 
 
 def _replace_characters(text: str) -> str:
-    foreign = "".join(line for line in text.split("\n") if not line.isascii())
-    for character in {*foreign}:
-        shown = _replace_character(character)
-        text = text if shown == character else text.replace(character, shown)
-    return text
+    foreign = {*"".join(line for line in text.split("\n") if not line.isascii())}
+    shown = {character: _replace_character(character) for character in foreign}
+    for character, plain in shown.items():
+        text = text if plain == character else text.replace(character, plain)
+    return text if HOMOGLYPHS.isdisjoint("".join(shown.values())) else fold_homoglyphs(text)
 
 
 @lru_cache(maxsize=4096)

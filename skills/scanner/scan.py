@@ -37,7 +37,7 @@ from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_li
 from skills.scanner.text_rule import Match, TextRule, list_text_rules
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 15
+SCANNER_VERSION = 16
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -66,7 +66,7 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
     frontmatter is scanned too, since prompts contain its description first. Time is linear in the
     text. Reasons have no control characters and limited length.
     """
-    lines = [*map(_resolve_escapes, lines)]
+    lines = _resolve_escapes(lines)
     findings = {_to_finding(one, path) for one in _find_all(lines, body_line, path)}
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
@@ -77,7 +77,7 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
     paths = [path for path in contents if path.lower().endswith(PROGRAM_ENDINGS)]
     if len(paths) < 2:
         return
-    programs = {path: [*map(_resolve_escapes, contents[path])] for path in paths}
+    programs = {path: _resolve_escapes(contents[path]) for path in paths}
     whole = [*chain(*programs.values())]
     if not _find_import(whole, paths):
         return
@@ -141,9 +141,9 @@ def escape_excerpt(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 
 
-def _resolve_escapes(line: str) -> str:
+def _resolve_escapes(lines: Iterable[str]) -> list[str]:
     """Replace escapes of letters and the like, which programs and JSON may have in strings."""
-    return _ESCAPE.sub(_resolve_escape, line) if "\\" in line else line
+    return [_ESCAPE.sub(_resolve_escape, line) if "\\" in line else line for line in lines]
 
 
 def _resolve_escape(escape: re.Match[str]) -> str:

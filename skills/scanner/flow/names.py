@@ -23,7 +23,7 @@ _COMMANDS = re.compile(
     r"(?m)(?:^|[;&|]|\balias)[ \t]*(?P<name>\w+)=(?P<quote>[\"']?)"
     r"(?P<text>(?:curl|wget|nc|ncat|sudo|(?:ba|z)?sh)\b[^\"'\n;]{0,80})(?P=quote)"
 )
-_IGNORED = re.compile(r"(?<=[a-z])(?:''|\"\"|\\(?![nt]))(?=[a-z])")
+_IGNORED = re.compile(r"(?:''(?<=[a-z]'')|\"\"(?<=[a-z]\"\")|\\(?<=[a-z]\\)(?![nt]))(?=[a-z])")
 """Characters that a shell ignores within a word."""
 
 
