@@ -111,9 +111,9 @@ def _collapse(text: str) -> str:
 
 def _replace_characters(text: str) -> str:
     foreign = {*"".join(line for line in text.split("\n") if not line.isascii())}
-    shown = {character: _replace_character(character) for character in foreign}
-    for character, plain in shown.items():
-        text = text if plain == character else text.replace(character, plain)
+    shown = {ord(character): _replace_character(character) for character in foreign}
+    if any(chr(code) != plain for code, plain in shown.items()):
+        text = text.translate(shown)
     return text if HOMOGLYPHS.isdisjoint("".join(shown.values())) else fold_homoglyphs(text)
 
 
