@@ -27,6 +27,15 @@ _IGNORED = re.compile(r"(?:''(?<=[a-z]'')|\"\"(?<=[a-z]\"\")|\\(?<=[a-z]\\)(?![n
 """Characters that a shell ignores within a word."""
 
 
+_INTERPRETER = r"\b(?:python[\d.]*|node|ruby|perl|php)\b"
+_PROGRAM = re.compile(
+    rf"(?m)^([^\n]*{_INTERPRETER}[^\n<]*<<-?\s?[\"']?(\w+)[^\n]*)"
+    r"((?:\n[^\n]*){0,400}?)(?=\n[ \t]*\2\b)"
+    rf"|({_INTERPRETER}[^\n]{{0,80}}?\s-[ce]\s+)(\"(?:[^\"\\]|\\.)*+\"|'[^']*')"
+)
+"""A command with a program as its input, which is read as a program."""
+
+
 def hides_words(text: str) -> bool:
     """Return whether words of a text contain characters that a shell ignores."""
     return any(mark in text for mark in ("\\", "''", '""')) and bool(_IGNORED.search(text))
@@ -34,7 +43,7 @@ def hides_words(text: str) -> bool:
 
 def expand_commands(text: str) -> str:
     """Return shell commands with the commands that aliases and variables stand for."""
-    text = _IGNORED.sub("", text)
+    text = _PROGRAM.sub(_leave_out, _IGNORED.sub("", text))
     full = {match["name"]: match["text"] for match in _COMMANDS.finditer(text)}
     if not full:
         return text
@@ -44,6 +53,10 @@ def expand_commands(text: str) -> str:
         lambda match: full[match[1] or match[2]],
         text,
     )
+
+
+def _leave_out(match: re.Match[str]) -> str:
+    return (match[1] or match[4]) + "\n" * (match[3] or match[5]).count("\n")
 
 
 def expand_names(text: str) -> str:
