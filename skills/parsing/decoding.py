@@ -74,8 +74,10 @@ def decode_lines(path: str, content: bytes) -> tuple[tuple[str, ...], list[Parse
     if "\r\r\n" in text:
         line = text.count("\n", 0, text.index("\r\r\n")) + 1
         warnings.append(ParseWarning("cr_cr_lf", line, "lines end in CR CR LF"))
-    lines = tuple(line.rstrip("\r") for line in text.split("\n"))
-    return lines, warnings
+    lines = text.split("\n")
+    if "\r" in text:
+        lines = [line.rstrip("\r") for line in lines]
+    return tuple(lines), warnings
 
 
 def find_conflict_markers(lines: Sequence[str]) -> list[int]:
@@ -143,7 +145,8 @@ def _gb18030(content: bytes) -> str | None:
 def _refuse_binary(path: str, text: str) -> None:
     size = len(text)
     allowed = min(_ALLOWED, _ALLOWED_SHARE * size)
-    if len(_CONTROL.findall(text)) > _BINARY_SHARE * size + allowed:
+    is_plain = text.replace("\n", "").replace("\t", "").isprintable()
+    if not is_plain and len(_CONTROL.findall(text)) > _BINARY_SHARE * size + allowed:
         raise ParseError(path, 0, "the file is binary", "replace it by a Markdown text in UTF-8")
     if text.count("\ufffd") > _BROKEN_SHARE * size + allowed:
         raise ParseError(path, 0, "the file is not text in a known encoding", "save it as UTF-8")

@@ -81,8 +81,9 @@ def find_fenced_blocks(lines: Sequence[str], first_line: int) -> Iterator[Markdo
     """Yield the fenced blocks, in list items too. first_line: a line in no block (1-based)."""
     parser, at = _BlockParser(lines), first_line - 1
     while at < len(lines):
-        opening = _fence_at(_MARKER.sub("", lines[at]))
-        if opening:
+        line = lines[at]
+        may_open = "```" in line or "~~~" in line
+        if may_open and (opening := _fence_at(_MARKER.sub("", line))):
             block = parser.fence(at, *opening)
             yield block
             at = block.last

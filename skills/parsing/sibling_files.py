@@ -28,8 +28,9 @@ MAX_TEXT_BYTES = 1 << 14
 VIRTUAL_ENVIRONMENT_FILE = "pyvenv.cfg"
 """A folder that holds this file is a virtual environment of Python; sources read no other file of
 it."""
+_SKIPPED_FOLDERS = ("node_modules/", "__pycache__/", ".git/", ".hg/", ".svn/")
 _SKIPPED_SCRIPT = re.compile(
-    r"(?<![\w.-])(?:node_modules|__pycache__|\.(?:git|hg|svn))/[\w./@+-]{0,200}"
+    rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _SKIPPED_FOLDERS))})[\w./@+-]{{0,200}}"
     r"\.(?:py|sh|bash|[cm]?js|ts|rb|pl|ps1|bat|cmd)\b"
 )
 """A script in a folder that sources skip."""
@@ -42,8 +43,8 @@ _BUILD_FILES = word_set(
     "package.json pyproject.toml requirements.txt setup.cfg mcp.json "
     ".mcp.json hooks.json settings.json"
 )
-_LINE_END = re.compile(r"\r?\n|[\r\u2028\u2029]")
-"""Ends of lines, and thus of comments, in Python and JavaScript."""
+_LINE_ENDS = ("\r\n", "\r", "\u2028", "\u2029")
+"""Ends of lines, and thus of comments, in Python and JavaScript, other than line feeds."""
 _TEXT_RANK = 2
 
 
@@ -109,7 +110,8 @@ def scan_files(
     unread = code.difference(path for path, text in texts.items() if text is not None)
     unread.update(file.path for file in files if file.path.endswith(f"/{VIRTUAL_ENVIRONMENT_FILE}"))
     named = "\n".join([*lines, *(text for text in texts.values() if text)])
-    unread.update(_SKIPPED_SCRIPT.findall(named))
+    if any(folder in named for folder in _SKIPPED_FOLDERS):
+        unread.update(_SKIPPED_SCRIPT.findall(named))
     found = [make_finding("unread", path=path) for path in sorted(unread)]
     found += find_unreadable_files(files)
     readings: dict[str, Sequence[str]] = {}
@@ -117,15 +119,21 @@ def scan_files(
         # A shell ignores NUL, and runs the lines after a line of other bytes.
         plain = content.replace(b"\0", b"").decode("utf-8-sig", "replace")
         text = texts[path] or plain
-        readings[path] = _LINE_END.split(text)
+        readings[path] = _split_lines(text)
         found += scan_lines(readings[path], 1, path)
-        if plain != text:
-            found += scan_lines(_LINE_END.split(plain), 1, path)
+        if plain != text and (others := _split_lines(plain)) != readings[path]:
+            found += scan_lines(others, 1, path)
     found += scan_scripts(readings)
     found = [*dict.fromkeys(found)]
     found += find_ordered_scripts(lines, body_line, found)
     found.sort(key=lambda finding: -finding.level)
     return tuple(found[:MAX_FINDINGS])
+
+
+def _split_lines(text: str) -> list[str]:
+    for end in _LINE_ENDS:
+        text = text.replace(end, "\n")
+    return text.split("\n")
 
 
 def _read_text(path: str, content: bytes) -> str | None:

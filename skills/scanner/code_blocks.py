@@ -68,16 +68,21 @@ class Lines:
         return bisect_right(self._starts, offset) - 1 + self._first
 
 
+def find_language(path: str, lines: Sequence[str]) -> Language | None:
+    """Return the language of a script by its ending or its first line, None for other files."""
+    ending = path.rpartition("/")[2].rpartition(".")[2].lower() if "." in path else ""
+    programs = [ending]
+    if ending not in _LANGUAGES and lines and lines[0].startswith("#!"):
+        programs += (one.rstrip("0123456789.") for one in lines[0].replace("/", " ").split())
+    return next((_LANGUAGES[one] for one in programs if one in _LANGUAGES), None)
+
+
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
-    """Yield the code of a script; its ending or its first line determines the language."""
+    """Yield the code of a script, or the commands in a JSON file."""
+    language = find_language(path, lines)
     if path.lower().endswith(".json"):
         yield from _find_json_commands("\n".join(lines), 1)
-        return
-    language = _LANGUAGES.get(path.rpartition(".")[2].lower()) if "." in path else None
-    if language is None and lines and lines[0].startswith("#!"):
-        programs = (one.rstrip("0123456789.") for one in lines[0].replace("/", " ").split())
-        language = next((_LANGUAGES[one] for one in programs if one in _LANGUAGES), None)
-    if language:
+    elif language:
         yield from _with_embedded(Code(language, "\n".join(lines), 1, name_module(path)))
 
 

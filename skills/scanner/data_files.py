@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+_PART = re.compile(r"\{([a-z_]+)\}")
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -24,3 +28,12 @@ def read_data_file(name: str) -> dict[str, Any]:
 def read_words(key: str) -> frozenset[str]:
     """Return the words of a list in known.toml."""
     return word_set(read_data_file("known.toml")[key])
+
+
+def join_parts(patterns: Iterable[str | Sequence[str]], parts: Mapping[str, str]) -> Iterator[str]:
+    """Yield patterns, each a text or a list of texts, in which `{name}` stands for a part."""
+
+    def resolve(text: str) -> str:
+        return _PART.sub(lambda part: resolve(parts[part[1]]), text)
+
+    return (resolve("".join(pattern)) for pattern in patterns)

@@ -18,7 +18,7 @@ _INVISIBLE = re.compile(f"[{_TAGS}{_BIDI}{_ZERO_WIDTH}{_SELECTORS}{_OTHER}]+")
 _HOMOGLYPHS = "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅ"
 _OTHER_HOMOGLYPHS = "αγιορτυχωΑΒΕΖΗΙΚΜΝΟΡΤΥΧıɑɡ"
 """Greek and other letters that are legitimate within a Latin word, as in formulas."""
-_HOMOGLYPH = re.compile(f"[{_HOMOGLYPHS}{_OTHER_HOMOGLYPHS}]")
+HOMOGLYPHS = frozenset(_HOMOGLYPHS + _OTHER_HOMOGLYPHS)
 _TO_LATIN = str.maketrans(
     _HOMOGLYPHS + _OTHER_HOMOGLYPHS, "aeopcyxijshdqwABEKMHOPCTXIJSayioptuxwABEZHIKMNOPTYXiga"
 )
@@ -48,8 +48,6 @@ text."""
 
 def fold_homoglyphs(text: str) -> str:
     """Replace homoglyphs by Latin letters in words that mix alphabets."""
-    if not _HOMOGLYPH.search(text):
-        return text
     return _WORD.sub(_fold, text)
 
 

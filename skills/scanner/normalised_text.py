@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from skills.parsing.markdown import find_fenced_lines
-from skills.required_words import replace_white_space
-from skills.scanner.hidden_characters import fold_homoglyphs, strip_invisible
-from skills.unicode_normalization import normalize
+from skills.scanner.hidden_characters import HOMOGLYPHS, fold_homoglyphs, strip_invisible
 
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
 _SPACES = re.compile(r"(?<=\S)[^\S\n]+")
-_BLANKS = re.compile("  +")
+_SPACES_OF_ASCII = "\t\n\v\f\r\x1c\x1d\x1e\x1f"
 _OWN_LINE = re.compile(
     r"\s*(?:$|[-*+](?:\s|$)|[|><]|[-*_]{3}|#{1,6}\s|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)"
 )
@@ -43,38 +42,37 @@ class NormalisedText:
 
     def __init__(self, lines: Sequence[str], body_line: int, *, is_code: bool = False) -> None:
         """is_code: whether the file is a script, whose lines do not form paragraphs."""
-        whole = "\n".join(lines)
+        self.is_code = is_code
+        whole = "\n".join(map(str.lstrip, lines) if is_code else lines)
         if not is_code:
             whole = _EMPHASIS.sub("", _REFERENCE.sub(_resolve, whole))
         if not whole.isascii():
-            parts = whole.split("\n")
-            odd = "\n".join(line for line in parts if not line.isascii())
-            shown = iter(_replace_characters(odd).split("\n"))
-            whole = "\n".join(line if line.isascii() else next(shown) for line in parts)
-        if not is_code and _MAYBE_SPELT_OUT.search(whole):
-            whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
+            whole = _replace_characters(whole)
         if is_code:
-            plain = _BLANKS.sub(" ", whole.replace("\t", " ")).split("\n")
+            whole = _collapse(whole)
+            self.lines = plain = whole.split("\n")
+            self.fenced = [True] * len(plain)
         else:
+            if _MAYBE_SPELT_OUT.search(whole):
+                whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
             # White space other than spaces is not printable.
             plain = [
                 line if line.isprintable() and "  " not in line.lstrip() else _SPACES.sub(" ", line)
                 for line in whole.split("\n")
             ]
-        self.is_code = is_code
-        self.fenced = [is_code] * len(plain)
-        """For each line, whether it is in a fenced block; the fences are included."""
-        if not is_code:
-            if "\n>" in whole:
-                plain = [*_strip_quotes(plain)]
-            if "```" in whole or "~~~" in whole:
-                self.fenced = find_fenced_lines(lines, body_line)
-        whole = "\n".join(plain) if is_code else "".join(_join_lines(plain, self.fenced, body_line))
+            self.lines = plain = [*_strip_quotes(plain)] if "\n>" in whole else plain
+            has_fences = "```" in whole or "~~~" in whole
+            self.fenced = (
+                find_fenced_lines(lines, body_line) if has_fences else [False] * len(plain)
+            )
+            """For each line, whether it is in a fenced block; the fences are included."""
+            whole = "".join(_join_lines(plain, self.fenced, body_line))
         self.display = whole.replace("\\\n", "  ")
         # U+0130 is the only character that grows when lowered.
         self.folded = self.display.replace("\u0130", "I").lower()
-        self.spaced = replace_white_space(self.folded)
-        self.lines = plain
+        self.spaced = self.folded
+        for space in _SPACES_OF_ASCII:
+            self.spaced = self.spaced.replace(space, " ")
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -103,9 +101,28 @@ class NormalisedText:
         return [0, *(end.end() for end in _SENTENCE.finditer(self.folded))]
 
 
+def _collapse(text: str) -> str:
+    """Replace runs of blanks by one space."""
+    text = text.replace("\t", " ")
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return text
+
+
 def _replace_characters(text: str) -> str:
-    bare = _ACCENTS.sub("", normalize("NFKD", strip_invisible(text)))
-    return fold_homoglyphs(normalize("NFKC", bare)).replace("’", "'")
+    foreign = {*"".join(line for line in text.split("\n") if not line.isascii())}
+    shown = {ord(character): _replace_character(character) for character in foreign}
+    if any(chr(code) != plain for code, plain in shown.items()):
+        text = text.translate(shown)
+    return text if HOMOGLYPHS.isdisjoint("".join(shown.values())) else fold_homoglyphs(text)
+
+
+@lru_cache(maxsize=4096)
+def _replace_character(character: str) -> str:
+    """Return the normal form of a character without accents, "" for an invisible one."""
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", strip_invisible(character)))
+    shown = unicodedata.normalize("NFKC", bare).replace("’", "'")
+    return " " if shown.isspace() else shown
 
 
 def _resolve(reference: re.Match[str]) -> str:

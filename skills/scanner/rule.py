@@ -1,6 +1,6 @@
 """Descriptions of the scanner's rules: level, reason and remedy, from `data/rules.toml`.
 
-The patterns that the rules find are in other modules of this package.
+What the rules find is described in the other files of `data`, and in modules of this package.
 """
 
 from __future__ import annotations

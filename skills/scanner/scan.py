@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
@@ -20,25 +20,24 @@ from skills.scanner.code_blocks import (
     PROGRAM_ENDINGS,
     Code,
     find_blocks,
+    find_language,
     find_script,
     name_module,
 )
 from skills.scanner.context import Context
 from skills.scanner.encoded_payloads import find_encoded_payloads
-from skills.scanner.flow.harm import FLOW_IDEAS, find_flows, may_have_flows, may_send_secrets
-from skills.scanner.flow.meanings import is_known_installer
-from skills.scanner.flow.names import IGNORED
+from skills.scanner.flow.harm import find_flows, may_have_flows, may_send_secrets
+from skills.scanner.flow.meanings import is_known_installer, list_ideas
+from skills.scanner.flow.names import hides_words
 from skills.scanner.hidden_characters import find_hidden_characters
 from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.rule import list_rules
-from skills.scanner.rules.commands import COMMAND_RULES
-from skills.scanner.rules.orders import ORDER_RULES
 from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_list
-from skills.scanner.text_rule import Match, TextRule
+from skills.scanner.text_rule import Match, TextRule, list_text_rules
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 15
+SCANNER_VERSION = 16
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -51,7 +50,6 @@ MAX_EXCERPT_CHARACTERS = 80
 
 _ESCAPE = re.compile(r"\\(?:x|u00)([2-7][0-9a-fA-F])")
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
-_TEXT_RULES = COMMAND_RULES + ORDER_RULES
 
 
 class _Found(NamedTuple):
@@ -68,7 +66,7 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
     frontmatter is scanned too, since prompts contain its description first. Time is linear in the
     text. Reasons have no control characters and limited length.
     """
-    lines = [*map(_resolve_escapes, lines)]
+    lines = _resolve_escapes(lines)
     findings = {_to_finding(one, path) for one in _find_all(lines, body_line, path)}
     most_severe = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(most_severe, key=lambda found: (found.line, found.kind, found.reason)))
@@ -79,7 +77,7 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
     paths = [path for path in contents if path.lower().endswith(PROGRAM_ENDINGS)]
     if len(paths) < 2:
         return
-    programs = {path: [*map(_resolve_escapes, contents[path])] for path in paths}
+    programs = {path: _resolve_escapes(contents[path]) for path in paths}
     whole = [*chain(*programs.values())]
     if not _find_import(whole, paths):
         return
@@ -143,9 +141,9 @@ def escape_excerpt(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 
 
-def _resolve_escapes(line: str) -> str:
+def _resolve_escapes(lines: Iterable[str]) -> list[str]:
     """Replace escapes of letters and the like, which programs and JSON may have in strings."""
-    return _ESCAPE.sub(_resolve_escape, line) if "\\" in line else line
+    return [_ESCAPE.sub(_resolve_escape, line) if "\\" in line else line for line in lines]
 
 
 def _resolve_escape(escape: re.Match[str]) -> str:
@@ -154,9 +152,8 @@ def _resolve_escape(escape: re.Match[str]) -> str:
 
 
 def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Found]:
-    codes = tuple(find_script(path, lines)) if path else ()
-    is_script = bool(codes) and not path.lower().endswith(".json")
-    text = NormalisedText(lines, body_line, is_code=is_script or is_package_list(path))
+    is_code = is_package_list(path) or find_language(path, lines) is not None
+    text = NormalisedText(lines, body_line, is_code=is_code)
     places, context = _find_places(text), Context(text)
     yield from _find_hidden(lines)
     yield from _find_in_words(context, places)
@@ -165,15 +162,25 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
         yield _weigh(context, *package)
     for start, quote in find_indicators(places):
         yield _weigh(context, "campaign-indicator", start, quote)
-    is_shell = all(code.language == "shell" for code in codes)
-    languages = {code.language for code in codes} or LANGUAGES.keys()
-    if may_have_flows(places, languages) or (is_shell and IGNORED.search(text.spaced)):
-        for line, name in find_flows(codes or tuple(find_blocks(lines, text.fenced))):
-            line = min(line, len(lines))
-            start = text.offset_of(line)
-            if not text.in_code(start):  # the text that introduces a code span may negate it
-                start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
-            yield _weigh(context, name, start, lines[line - 1].strip())
+    for line, rule in _find_in_code(lines, path, text, places):
+        line = min(line, len(lines))
+        start = text.offset_of(line)
+        if not text.in_code(start):  # the text that introduces a code span may negate it
+            start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
+        yield _weigh(context, rule, start, lines[line - 1].strip())
+
+
+def _find_in_code(
+    lines: Sequence[str], path: str, text: NormalisedText, places: Places
+) -> list[tuple[int, str]]:
+    """Return (line, rule) of harmful flows, if words show that there may be some."""
+    may_hide_words = find_language(path, lines) in (None, "shell") and hides_words(text.spaced)
+    if not may_hide_words and not may_have_flows(places, LANGUAGES.keys()):
+        return []
+    codes = [*find_script(path, lines)] if path else []
+    codes = codes or [*find_blocks(lines, text.fenced)]
+    languages = {code.language for code in codes}
+    return find_flows(codes) if may_hide_words or may_have_flows(places, languages) else []
 
 
 def _find_hidden(lines: Sequence[str]) -> Iterator[_Found]:
@@ -187,14 +194,13 @@ def _find_in_words(
     text = context.text
     for rule in _list_text_rules(text.is_code):
         spoken = _is_spoken(rule)
-        if spoken or not spoken_only:
+        if places.may_have(rule.ideas) and (spoken or not spoken_only):
             matches = (
                 match
                 for match in rule.find(places)
                 if spoken or not rule.spoken or not text.in_code(match.start)
             )
-            found = _weigh_matches(context, rule, matches)
-            yield from _keep_most_severe(found, list_rules()[rule.rule].level)
+            yield from _weigh_matches(context, rule, matches)
 
 
 def _weigh_matches(context: Context, rule: TextRule, matches: Iterable[Match]) -> Iterator[_Found]:
@@ -220,7 +226,7 @@ def _is_spoken(rule: TextRule) -> bool:
 @cache
 def _list_text_rules(is_code: bool) -> Sequence[TextRule]:
     """Return the rules for a text; for scripts, only those spoken rules that are `_is_spoken`."""
-    return [rule for rule in _TEXT_RULES if not (is_code and rule.spoken) or _is_spoken(rule)]
+    return [rule for rule in list_text_rules() if not (is_code and rule.spoken) or _is_spoken(rule)]
 
 
 def _weigh_words(context: Context, rule: TextRule, match: Match) -> _Found:
@@ -228,20 +234,6 @@ def _weigh_words(context: Context, rule: TextRule, match: Match) -> _Found:
     known = rule.rule == "powershell-download" and is_known_installer(quote)
     name = "known-download-run" if known else rule.rule
     return _weigh(context, name, match.start, quote, speech=rule.spoken, deed=match.deed)
-
-
-def _keep_most_severe(found: Iterable[_Found], highest: int) -> list[_Found]:
-    """Return at most MAX_FINDINGS findings; many quoted matches must not displace a plain one.
-
-    highest: level that no finding exceeds; the search ends after MAX_FINDINGS findings of it.
-    """
-    kept: dict[int, list[_Found]] = {3: [], 2: [], 1: []}
-    for one in found:
-        if len(kept[one.level]) < MAX_FINDINGS:
-            kept[one.level].append(one)
-        elif one.level == highest:
-            break
-    return list(islice((one for level in kept.values() for one in level), MAX_FINDINGS))
 
 
 def _find_places(text: NormalisedText) -> Places:
@@ -252,8 +244,7 @@ def _find_places(text: NormalisedText) -> Places:
 def _words(indicators: Concept, is_code: bool = False) -> WordFinder:
     rules = _list_text_rules(is_code)
     concepts = {one for rule in rules for group in rule.ideas for one in group}
-    concepts.update(rule.unless for rule in rules if rule.unless)
-    return WordFinder((*concepts, *FLOW_IDEAS, indicators, INSTALLS))
+    return WordFinder((*concepts, *list_ideas().values(), indicators, INSTALLS))
 
 
 def _weigh(

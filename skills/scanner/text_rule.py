@@ -1,10 +1,17 @@
-"""Rules that find a combination of concepts in a sentence, or a single pattern."""
+"""Rules that find concepts which meet in a sentence, or a pattern of a command.
+
+A list of phrases would find only the examples that it was made from. Instead, each way of a rule in
+`data/ways.toml` names concepts that honest skills do not combine in a sentence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
+from skills.scanner.data_files import join_parts, read_data_file
 from skills.scanner.words import Concept, Places, Span
 
 
@@ -16,33 +23,23 @@ class Match(NamedTuple):
     deed: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TextRule:
-    """A rule that finds concepts together in a sentence, or in neighbouring sentences."""
+    """One way of a rule: concepts that occur together, as `data/ways.toml` describes them.
 
-    def __init__(
-        self,
-        rule: str,
-        *ideas: Concept | tuple[Concept, ...],
-        unless: Concept | None = None,
-        reach: int = 0,
-        within: int = 300,
-        follows: int = 0,
-        spoken: bool = True,
-    ) -> None:
-        """ideas: concepts, or groups of which one concept must occur; the first is searched for
-        first, so it should be rare. unless: concept that must not occur there. reach, within:
-        maximum distance of the other concepts in sentences and in characters. follows: `within`,
-        for concepts that must follow each other; their order is ignored in Chinese. spoken: whether
-        these are words to the reader; in code or quotes they are only mentioned.
-        """
-        self.rule, self.unless, self.reach, self.spoken = rule, unless, reach, spoken
-        self.ideas = tuple(one if isinstance(one, tuple) else (one,) for one in ideas)
-        self._within, self._is_ordered = follows or within, follows > 0
+    ideas: groups of concepts, of which one must occur.
+    """
+
+    rule: str
+    ideas: tuple[tuple[Concept, ...], ...]
+    unless: Concept | None = None
+    reach: int = 0
+    within: int = 300
+    follows: int = 0
+    spoken: bool = True
 
     def find(self, places: Places) -> Iterator[Match]:
         """Yield where the ideas occur together, in the order of the first one."""
-        if not places.has_each(self.ideas):
-            return
         first, *others = self.ideas
         for place in sorted({one for concept in first for one in places.of_concept(concept)}):
             found = self._find_near(places, place, others)
@@ -53,8 +50,9 @@ class TextRule:
         self, places: Places, place: Span, others: Sequence[Sequence[Concept]]
     ) -> Match | None:
         low, high = places.sentences(place, self.reach)
-        low, high = max(low, place[0] - self._within), min(high, place[1] + self._within)
-        is_ordered = self._is_ordered and places.text[slice(*place)].isascii()
+        within = self.follows or self.within
+        low, high = max(low, place[0] - within), min(high, place[1] + within)
+        is_ordered = self.follows > 0 and places.text[slice(*place)].isascii()
         met = [place]
         for group in others:
             start = met[-1][0] if is_ordered else low
@@ -63,6 +61,34 @@ class TextRule:
             if found is None:
                 return None
             met.append(found)
-        if self.unless is not None and places.nearest(self.unless, place, low, high) is not None:
+        if self.unless is not None and self.unless.regex.search(places.text, low, high):
             return None
         return Match(min(start for start, _ in met), max(end for _, end in met), place[0])
+
+
+@cache
+def list_concepts() -> Mapping[str, Concept]:
+    """Return the concepts of `data/concepts.toml` by name."""
+    plain = read_data_file("concepts.toml")
+    return {
+        name: Concept(one.get("words", ""), *join_parts(one.get("patterns", ()), plain["parts"]))
+        for name, one in plain["concepts"].items()
+    }
+
+
+@cache
+def list_text_rules() -> Sequence[TextRule]:
+    """Return all ways of all rules in `data/ways.toml`."""
+    plain, concepts = read_data_file("ways.toml"), list_concepts()
+    rules = []
+    for rule, patterns in plain["commands"].items():
+        verbose = (f"(?x){one}" for one in join_parts(patterns, plain["parts"]))
+        rules.append(TextRule(rule, ((Concept("", *verbose),),), spoken=False))
+    for rule, ways in plain["ideas"].items():
+        for way in ways:
+            ideas = tuple(
+                tuple(concepts[name] for name in group.split()) for group in way.pop("ideas")
+            )
+            unless = concepts.get(way.pop("unless", ""))
+            rules.append(TextRule(rule, ideas, unless, **way))
+    return rules

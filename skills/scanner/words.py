@@ -1,12 +1,12 @@
-"""Finds the words and patterns of all rules in one pass over a text."""
+"""Finds concepts, which are words and patterns, in one pass over a text."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache, cached_property
 
 from ahocorasick_rs import AhoCorasick, Implementation
 
@@ -14,11 +14,11 @@ from skills.filtered_pattern import FilteredPattern
 from skills.scanner.normalised_text import NormalisedText
 
 Span = tuple[int, int]
-_ENDINGS = re.compile(r"(?:ly|al|e|s|d|ed|es|ing|n|ies|ied|y|r|rs|er|ers|ion|ions)?(?![\w])")
+_ENDINGS = r"(?:ly|al|e|s|d|ed|es|ing|n|ies|ied|y|r|rs|er|ers|ion|ions)?(?!\w)"
 _MIN_WORD = 3
 """Minimum bytes of a required word; shorter words occur in nearly every text."""
 _MARKS = frozenset({"@", "0x", "/."})
-_LOOKAROUND = 300
+_LOOKAROUND = 100
 """Characters after a match that its lookaheads may read."""
 
 
@@ -36,16 +36,54 @@ class Concept:
         """Word -> whether it may have any ending."""
         self.patterns = tuple(map(FilteredPattern, patterns))
 
+    @cached_property
+    def clues(self) -> frozenset[str]:
+        """Words of which every text with the concept has one; empty if there are none."""
+        clues = [*map(_find_clues, self.patterns)]
+        return frozenset(self.words).union(*clues) if all(clues) else frozenset()
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        """One pattern of all words and patterns."""
+        words = (_compile_word(*word).pattern for word in self.words.items())
+        return re.compile("|".join([*words, *(one.pattern.pattern for one in self.patterns)]))
+
+
+@cache
+def _compile_word(word: str, may_end: bool) -> re.Pattern[str]:
+    is_latin = word[0] < "\u0250"
+    start = r"(?<![^\W_])" if is_latin and word[0].isalnum() else ""
+    end = r"(?![^\W_])" if is_latin and word[-1].isalnum() else ""
+    text = re.escape(word).replace(r"\ ", r"\s")
+    return re.compile(f"{start}{text}{_ENDINGS if may_end else end}")
+
+
+@cache
+def _find_clues(pattern: FilteredPattern) -> Collection[str]:
+    """Return words of which every match of a pattern contains one; none if all may be common."""
+    choices = [one for one in pattern.choices if all(map(_is_rare, one))]
+    return max(choices, key=lambda words: min(map(len, words)), default=())
+
+
+def _is_rare(word: str) -> bool:
+    return len(word.encode()) >= _MIN_WORD or word in _MARKS
+
 
 class WordFinder:
     """Finds all words of concepts, and all required words of their patterns, in one pass."""
 
-    def __init__(self, concepts: Iterable[Concept]) -> None:
-        words: set[str] = set()
+    def __init__(self, concepts: Collection[Concept]) -> None:
+        known: defaultdict[str, set[Concept]] = defaultdict(set)
         for concept in concepts:
-            words.update(concept.words)
-            words.update(*(choice for one in concept.patterns for choice in _choices(one)))
-        self._words = sorted(words)
+            for word in concept.clues or {*concept.words}.union(
+                *map(_find_clues, concept.patterns)
+            ):
+                known[word].add(concept)
+        self.concepts = known
+        """Word -> concepts that a text with it may have."""
+        self.unclear = frozenset(concept for concept in concepts if not concept.clues)
+        """Concepts that any text may have."""
+        self._words = sorted(known)
         self._automaton = AhoCorasick(self._words, implementation=Implementation.DFA)
 
     def find(self, spaced: str) -> dict[str, list[int]]:
@@ -57,34 +95,13 @@ class WordFinder:
         return found
 
 
-@cache
-def _choices(pattern: FilteredPattern) -> Sequence[frozenset[str]]:
-    """Return choices of words: every match of the pattern contains a word of each choice."""
-    return [frozenset(choice) for choice in pattern.choices if all(map(_is_rare, choice))]
-
-
-@cache
-def _clues(concept: Concept) -> frozenset[str]:
-    """Return words of which every text with the concept has one; empty if there are none."""
-    if not all(map(_choices, concept.patterns)):
-        return frozenset()
-    rarest = (
-        max(_choices(one), key=lambda choice: min(map(len, choice))) for one in concept.patterns
-    )
-    return frozenset(concept.words).union(*rarest)
-
-
-def _is_rare(word: str) -> bool:
-    return len(word.encode()) >= _MIN_WORD or word in _MARKS
-
-
 class Places:
     """Places of concepts and patterns in a text; computed on first use."""
 
     def __init__(self, text: NormalisedText, finder: WordFinder) -> None:
         self.text, self._whole, self._found = text.folded, text, finder.find(text.spaced)
+        self._possible = finder.unclear.union(*map(finder.concepts.__getitem__, self._found))
         self._places: dict[Concept, list[Span]] = {}
-        self._known: dict[Concept, bool] = {}
 
     def of_concept(self, concept: Concept) -> list[Span]:
         """Return the places of a concept, in order."""
@@ -92,46 +109,30 @@ class Places:
             self._places[concept] = sorted({*self._find(concept)})
         return self._places[concept]
 
-    def has_each(self, groups: Iterable[Sequence[Concept]]) -> bool:
+    def has_each(self, groups: Sequence[Sequence[Concept]]) -> bool:
         """Return whether the text has a concept of each group."""
-        return all(any(map(self._has, group)) for group in groups)
+        return self.may_have(groups) and all(any(map(self._has, group)) for group in groups)
 
     def _has(self, concept: Concept) -> bool:
-        if concept not in self._known:
-            clues = _clues(concept)
-            may_have = not clues or not self._found.keys().isdisjoint(clues)
-            self._known[concept] = may_have and next(self._find(concept), None) is not None
-        return self._known[concept]
+        return next(self._find(concept), None) is not None
+
+    def may_have(self, groups: Iterable[Iterable[Concept]]) -> bool:
+        """Return whether the text has words of a concept of each group."""
+        return not any(map(self._possible.isdisjoint, groups))
 
     def _find(self, concept: Concept) -> Iterator[Span]:
-        for word in concept.words.keys() & self._found.keys():
-            yield from self._of_word(word, concept.words[word])
+        for text in concept.words.keys() & self._found.keys():
+            word = _compile_word(text, concept.words[text])
+            found = (word.match(self.text, start) for start in self._found[text])
+            yield from (match.span() for match in found if match)
         for pattern in concept.patterns:
             yield from self.of_pattern(pattern)
 
-    def _of_word(self, word: str, may_end: bool) -> Iterator[Span]:
-        text, latin = self.text, word[0] < "\u0250"
-        for start in self._found[word]:
-            end = start + len(word)
-            if latin:
-                ending = _ENDINGS.match(text, end) if may_end else None
-                within = start and word[0].isalnum() and text[start - 1].isalnum()
-                goes_on = word[-1].isalnum() and text[end : end + 1].isalnum()
-                if within or (ending is None if may_end else goes_on):
-                    continue
-                end = ending.end() if ending else end
-            yield start, end
-
     def of_pattern(self, pattern: FilteredPattern) -> Iterator[Span]:
         """Yield the matches of a pattern; only text near its required words is searched."""
-        choices = _choices(pattern)
-        if any(map(self._found.keys().isdisjoint, choices)):
-            return
-        offsets = [
-            [at for word in choice for at in self._found.get(word, ())] for choice in choices
-        ]
-        windows = [[0, len(self.text)]] if not offsets else []
-        for at in sorted(min(offsets, key=len, default=())):
+        clues = _find_clues(pattern)
+        windows = [] if clues else [[0, len(self.text)]]
+        for at in sorted(at for word in clues for at in self._found.get(word, ())):
             low, high = max(at - pattern.width, 0), at + pattern.width + _LOOKAROUND
             if windows and low <= windows[-1][1]:
                 windows[-1][1] = high

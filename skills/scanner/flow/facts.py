@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import islice
 
 from skills.scanner.data_files import word_set
-from skills.scanner.flow import meanings
+from skills.scanner.flow.meanings import read_meanings
 from skills.scanner.flow.statements import Function, Span, Statements
 
 Target = tuple[str, Span]
@@ -42,6 +42,7 @@ class Facts:
 
     def __init__(self, code: Statements) -> None:
         self._code, self._text, self._is_shell = code, code.text, code.language == "shell"
+        self._patterns = read_meanings(code.language).others
         self._functions = {one.name: one for one in reversed(code.functions)}
         self._opened_files: dict[tuple[str, Span], list[Target]] = {}
         self._openings = sorted(code.closings)
@@ -59,13 +60,13 @@ class Facts:
     def find_targets(self, start: int, end: int) -> Iterator[Target]:
         """Yield what a part of a statement assigns."""
         text, whole = self._text, (0, len(self._text))
-        for match in meanings.TARGETS[self._code.language].finditer(text, start, end):
+        for match in self._patterns["targets"].finditer(text, start, end):
             for name in _NAME.findall(match[match.lastindex or 0]):
                 yield name, self._scope(name, match.start())
-        for match in meanings.PARAMETERS[self._code.language].finditer(text, start, end):
+        for match in self._patterns["parameters"].finditer(text, start, end):
             for name in _NAME.findall(match[match.lastindex or 0]):
                 yield name, self._around(match.end(), (start, end))
-        for match in meanings.WRITES[self._code.language].finditer(text, start, end):
+        for match in self._patterns["writes"].finditer(text, start, end):
             listed = match[match.lastindex or 0]
             files = listed.split() if self._is_shell else LITERAL.findall(text, start, end)
             yield from ((name, whole) for file in files for name in name_files(file))
@@ -131,7 +132,9 @@ class Facts:
 
         An object that is written to stands for the files that are named where it is opened.
         """
-        for match in () if self._is_shell else meanings.KEEPS.finditer(self._text, start, end):
+        for match in (
+            () if self._is_shell else self._patterns["keeps"].finditer(self._text, start, end)
+        ):
             name, opening = match[1], match.end() - 1
             arguments = opening, self._code.closings.get(opening, end)
             scope = self._scope(name, opening)
@@ -155,7 +158,7 @@ class Facts:
 
     def find_reads(self, start: int, end: int) -> Iterator[Span]:
         """Yield the spans of calls that read files, each with the object of the method."""
-        for match in meanings.READS[self._code.language].finditer(self._text, start, end):
+        for match in self._patterns["reads"].finditer(self._text, start, end):
             if self._is_shell:
                 yield match.span()
                 continue

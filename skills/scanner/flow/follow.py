@@ -12,11 +12,11 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from skills.filtered_pattern import FilteredPattern
 from skills.scanner import addresses
-from skills.scanner.flow import meanings
 from skills.scanner.flow.facts import LITERAL, Facts, Target, find_uses
+from skills.scanner.flow.meanings import label_download, read_meanings
 from skills.scanner.flow.statements import Function, Span, Statements
-from skills.scanner.words import Concept
 
 _MAX_PLACES = 20_000
 """Maximum places that labels reach; only hostile code has more, which is a finding."""
@@ -71,6 +71,7 @@ class Follower:
     def __init__(self, code: Statements) -> None:
         self._code, self._text, self._language = code, code.text, code.language
         self._is_shell = code.language == "shell"
+        self._meanings = read_meanings(code.language)
         self._facts = Facts(code)
         self._statements: dict[int, _Statement] = {}
         self._sinks: dict[int, list[_Sink]] = defaultdict(list)
@@ -81,26 +82,26 @@ class Follower:
         self._assigned: set[tuple[Target | int, str]] = set()
         self._unsent = sorted(
             (match.start(), code.closings.get(match.end() - 1, match.end()))
-            for match in meanings.UNSENT[code.language].finditer(code.text)
+            for match in self._meanings.others["unsent"].finditer(code.text)
         )
 
     def find_harm(self) -> set[tuple[int, str]]:
         """Return (line, rule) of the sinks that values reach which must not reach them."""
-        sources = meanings.SOURCES[self._language]
-        for kind, concept in meanings.SINKS[self._language].items():
+        sources = self._meanings.sources
+        for kind, patterns in self._meanings.sinks.items():
             if kind == "method" and next(self._find(sources["connection"]), None) is None:
                 continue
-            for match in self._find(concept):
+            for match in self._find(patterns):
                 self._add_sink(kind, match)
         kinds = {sink.kind for sinks in self._sinks.values() for sink in sinks}
         harmful = {label for kind, label in HARM if kind in kinds}
         self._queue = deque(one for one in self._queue if one[1] in harmful)  # downloads
-        for label, concept in sources.items():
+        for label, patterns in sources.items():
             if harmful.isdisjoint((label, READ.get(label, ""))) and label != "connection":
                 continue
-            if label == "argument" and not meanings.SENDS_FILES.search(self._text):
+            if label == "argument" and not self._meanings.others["sends_files"].search(self._text):
                 continue  # it takes the most steps, as it reaches most values of a program
-            for match in self._find(concept):
+            for match in self._find(patterns):
                 start = match.end() - len(match[0].lstrip(_MARGIN))
                 self._add_places([(start, match.end())], label)
         harm: set[tuple[_Sink, str]] = set()
@@ -121,8 +122,8 @@ class Follower:
             if sink.owner < 0 or (sink.owner, "connection") in self._reached
         )
 
-    def _find(self, concept: Concept) -> Iterator[re.Match[str]]:
-        for pattern in concept.patterns:
+    def _find(self, patterns: Iterable[FilteredPattern]) -> Iterator[re.Match[str]]:
+        for pattern in patterns:
             yield from pattern.finditer(self._text)
 
     def _add_places(self, places: Iterable[Span], label: str) -> None:
@@ -156,7 +157,7 @@ class Follower:
                 if self._is_shell
                 else " ".join(LITERAL.findall(received))
             )
-            label = meanings.label_download(received) if is_fetch else ""
+            label = label_download(received) if is_fetch else ""
             if label:
                 self._add_places([(start, match.end())], label)
         owner = match.start("owner") if kind == "method" else -1
@@ -195,12 +196,12 @@ class Follower:
         if at >= 0 and start < self._unsent[at][1] and (self._is_shell or label in _MANY):
             return True
         if label in _MANY:
-            return statement.picks or bool(meanings.PICKED.match(self._text, end))
-        return label == "home path" and bool(meanings.BELOW.match(self._text, end))
+            return statement.picks or bool(self._meanings.others["picked"].match(self._text, end))
+        return label == "home path" and bool(self._meanings.others["below"].match(self._text, end))
 
     def _is_read(self, start: int, reads: list[Span]) -> bool:
         """Return whether the statement reads the file of the path at a place."""
-        if meanings.UPLOADS.search(self._text, max(0, start - _REACH), start):
+        if self._meanings.others["uploads"].search(self._text, max(0, start - _REACH), start):
             return True
         return any(first <= start < last for first, last in reads)
 
@@ -216,7 +217,7 @@ class Follower:
             text = "".join(self._text[slice(*part)] for part in parts)
             self._statements[number] = _Statement(
                 [one for part in parts for one in facts.find_reads(*part)],
-                self._is_shell and bool(meanings.PICKS.search(text)),
+                self._is_shell and bool(self._meanings.others["picks"].search(text)),
                 [one for part in parts for one in facts.find_targets(*part)],
                 [one for part in parts for one in facts.find_calls(*part)],
                 [one for part in parts for one in facts.find_changed(*part)],

@@ -23,8 +23,9 @@ _COMMANDS = re.compile(
     r"(?m)(?:^|[;&|]|\balias)[ \t]*(?P<name>\w+)=(?P<quote>[\"']?)"
     r"(?P<text>(?:curl|wget|nc|ncat|sudo|(?:ba|z)?sh)\b[^\"'\n;]{0,80})(?P=quote)"
 )
-IGNORED = re.compile(r"(?<=[a-z])(?:''|\"\"|\\(?![nt]))(?=[a-z])")
+_IGNORED = re.compile(r"(?:''(?<=[a-z]'')|\"\"(?<=[a-z]\"\")|\\(?<=[a-z]\\)(?![nt]))(?=[a-z])")
 """Characters that a shell ignores within a word."""
+
 
 _INTERPRETER = r"\b(?:python[\d.]*|node|ruby|perl|php)\b"
 _PROGRAM = re.compile(
@@ -35,9 +36,14 @@ _PROGRAM = re.compile(
 """A command with a program as its input, which is read as a program."""
 
 
+def hides_words(text: str) -> bool:
+    """Return whether words of a text contain characters that a shell ignores."""
+    return any(mark in text for mark in ("\\", "''", '""')) and bool(_IGNORED.search(text))
+
+
 def expand_commands(text: str) -> str:
     """Return shell commands with the commands that aliases and variables stand for."""
-    text = _PROGRAM.sub(_leave_out, IGNORED.sub("", text))
+    text = _PROGRAM.sub(_leave_out, _IGNORED.sub("", text))
     full = {match["name"]: match["text"] for match in _COMMANDS.finditer(text)}
     if not full:
         return text

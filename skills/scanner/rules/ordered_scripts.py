@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from skills.record import SafetyFinding
 from skills.scanner.context import Context
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.rule import find_rule, get_quote, list_rules
-from skills.scanner.rules.concepts import STANDING
+from skills.scanner.text_rule import list_concepts
 from skills.scanner.words import Concept, Places, WordFinder
 
 _DEEDS = frozenset({"file-sent", "deletes-system", "encrypts-files"})
@@ -26,8 +27,16 @@ _OPENLY = Concept(
     "upload~ send~ publish~ submit~ if optional optionally can may user_wants user_asks "
     "user_requests user_confirms on_request 如果 可选 可以 用户要求"
 )
-_ORDERED = (_ORDER, STANDING)
-_WORDS = WordFinder((*_ORDERED, _OPENLY))
+
+
+@cache
+def _ordered() -> Sequence[Concept]:
+    return _ORDER, list_concepts()["standing"]
+
+
+@cache
+def _words() -> WordFinder:
+    return WordFinder((*_ordered(), _OPENLY))
 
 
 def find_ordered_scripts(
@@ -45,14 +54,14 @@ def find_ordered_scripts(
     if not deeds:
         return
     text = NormalisedText(lines, body_line)
-    places, context = Places(text, _WORDS), Context(text)
+    places, context = Places(text, _words()), Context(text)
     rule = list_rules()["ordered-script"]
     for path, deed in deeds.items():
         name = path.rpartition("/")[2].lower()
         for found in re.finditer(rf"(?<![\w.-]){re.escape(name)}\b", text.folded):
             near, alone = places.sentences(found.span(), 1), places.sentences(found.span(), 0)
             if (
-                any(places.nearest(one, found.span(), *near) for one in _ORDERED)
+                any(places.nearest(one, found.span(), *near) for one in _ordered())
                 and not places.nearest(_OPENLY, found.span(), *alone)
                 and not context.is_negated(found.start())
             ):

@@ -9,13 +9,10 @@ from skills.scanner.addresses import ADDRESS, is_bare, is_known, is_local
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.words import Concept, Places
 
-_TOOL = r"(?:python3?\s-m\s)?(?:pip3?|uv\spip|uv|pipx|poetry|npm|pnpm|yarn|bun|gem|cargo)"
-_VERB = r"(?:install|add|i|tool\sinstall|config\sset\sregistry)"
-# Two patterns, since only phrases without options are words that a search finds fast.
 INSTALLS = Concept(
     "",
-    rf"\b{_TOOL}\s{_VERB}\s[^\n;&|#]{{1,400}}",
-    rf"\b(?:{_TOOL}|pip[\d.]{{1,4}})(?:\s-\S{{1,40}}){{0,4}}\s(?:install|add)\s[^\n;&|#]{{1,400}}",
+    r"\b(?:(?:pipx|poetry|npm|pnpm|yarn|bun|gem|cargo|uv\spip|uv)\s|pip[\d.]{0,4}\s)"
+    r"(?:-\S{1,40}\s){0,4}(?:install|add|i|tool\sinstall|config\sset\sregistry)\s[^\n;&|#]{1,400}",
 )
 _PROSE = re.compile(r"`|\s(?:or|and|from|see|then|with|at|to|for)\s|[。，（(]|\.\s")
 _PLACEHOLDER = re.compile(r"[\w.-]*(?:your|\{|\$)")

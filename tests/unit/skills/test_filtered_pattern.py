@@ -97,7 +97,8 @@ def test_ideas_meet_in_a_sentence_or_its_neighbours_and_in_order() -> None:
     places = find_places(text, send, keys, rest, them)
 
     def meet(*ideas: Concept | tuple[Concept, ...], **options: Any) -> list[Span]:
-        return [(one.start, one.end) for one in TextRule("id", *ideas, **options).find(places)]
+        groups = tuple(one if isinstance(one, tuple) else (one,) for one in ideas)
+        return [(one.start, one.end) for one in TextRule("id", groups, **options).find(places)]
 
     assert meet(keys, send) == []
     assert meet(keys, send, reach=1) == [(9, 19)]

@@ -23,8 +23,8 @@ from skills.scanner import (
 from skills.scanner.code_blocks import find_script
 from skills.scanner.indicators import indicator_texts
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.scan import _TEXT_RULES, _words
-from skills.scanner.text_rule import TextRule
+from skills.scanner.scan import _words
+from skills.scanner.text_rule import TextRule, list_text_rules
 from skills.scanner.words import Places
 
 WORDS = _words(indicator_texts())
@@ -507,7 +507,7 @@ def test_text_in_rot13_is_read() -> None:
     assert worst(said) == 0
 
 
-@pytest.mark.parametrize("rule", _TEXT_RULES, ids=lambda one: one.rule)
+@pytest.mark.parametrize("rule", list_text_rules(), ids=lambda one: one.rule)
 def test_a_text_that_a_pattern_matches_is_not_filtered_out(rule: TextRule) -> None:
     """Else the pattern is never tried on it."""
     ways = [way for group in rule.ideas for idea in group for way in idea.patterns]
@@ -529,7 +529,7 @@ def test_each_rule_is_described_once_and_told_apart_by_its_reason() -> None:
     reasons = [rule.reason for rule in described.values()]
     assert len(set(reasons)) == len(reasons)
     assert not any(": " in reason for reason in reasons)
-    assert {rule.rule for rule in _TEXT_RULES} <= described.keys()
+    assert {rule.rule for rule in list_text_rules()} <= described.keys()
     for rule in described.values():
         assert rule.level in (1, 2, 3)
         assert rule.remedy.endswith(".")

@@ -198,6 +198,11 @@ RUN = [
 ]
 NOT_RUN = [
     ("a.sh", "curl -s https://x.example.net/d |\n  python3 - <<'END'\nimport sys\nEND"),
+    (
+        "a.sh",
+        "curl -s https://x.example.net/d > d.txt\npython3 -c \"\nwith open('d.txt') as f:\n"
+        '    d = f.read()\nsource d.txt\n"',
+    ),
     ("a.sh", "curl -LsSf https://astral.sh/uv/install.sh | sh"),
     ("a.sh", "curl https://x.example.net/data.json | python3 -m json.tool"),
     ("a.sh", "curl https://x.example.net/data.json | jq .\nbash build.sh"),
