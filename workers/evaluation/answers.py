@@ -22,11 +22,17 @@ class Answer:
     """The bundle of one query.
 
     tokens: of its Markdown. skills: line ranges by skill id, best first; they include the headings
-    that the Markdown names above a passage.
+    that the Markdown names above a passage. described: ids of candidates that are not sent, and
+    that the Markdown describes.
     """
 
     tokens: int
     skills: Mapping[str, LineRanges]
+    described: Collection[str] = ()
+
+    def offers(self, skill_id: str) -> bool:
+        """Return whether the bundle holds or describes a skill."""
+        return skill_id in self.skills or skill_id in self.described
 
 
 def answer_queries(
@@ -58,7 +64,8 @@ def _answer(services: Services, bundle: Bundle) -> Answer:
         )
         for skill in bundle.skills
     }
-    return Answer(bundle.tokens, shown)
+    described = frozenset(one.skill_id for one in bundle.left_out if one.description)
+    return Answer(bundle.tokens, shown, described)
 
 
 def _shown_lines(parsed: ParsedSkill, sent: Sequence[tuple[int, int]]) -> LineRanges:
@@ -92,10 +99,11 @@ def answer_metrics(
     """Return means over queries, with 95% intervals.
 
     complete: share of queries whose bundle holds the skill with every required line that is not
-    blank. skill: share whose bundle holds the skill. recall: mean share of the required lines.
-    tokens, skills: of a bundle on average. parsed: by skill id.
+    blank. skill: share whose bundle holds the skill. offered: share whose bundle holds or describes
+    it. recall: mean share of the required lines. tokens, skills: of a bundle on average. parsed: by
+    skill id.
     """
-    complete, found, recalled = [], [], []
+    complete, found, offered, recalled = [], [], [], []
     for query in queries:
         skill_id, answer = query["skill_id"], given[query["query_id"]]
         lines = parsed[skill_id].lines
@@ -103,8 +111,9 @@ def answer_metrics(
         held = wanted & line_set(answer.skills.get(skill_id, ()))
         complete.append(float(skill_id in answer.skills and held == wanted))
         found.append(float(skill_id in answer.skills))
+        offered.append(float(answer.offers(skill_id)))
         recalled.append(len(held) / len(wanted) if wanted else found[-1])
-    samples = {"complete": complete, "skill": found, "recall": recalled}
+    samples = {"complete": complete, "skill": found, "offered": offered, "recall": recalled}
     report: dict[str, Any] = {
         name: bootstrap_interval(values)._asdict() for name, values in samples.items()
     }

@@ -23,6 +23,7 @@ def test_more_tokens_answer_more(examples: Skillbus, tmp_path: Path) -> None:
     assert small["tokens"] <= 900 < large["tokens"] <= 20_000
     assert small["complete"]["mean"] <= large["complete"]["mean"]
     assert large["skill"]["mean"] >= large["complete"]["mean"] > 0.5
+    assert small["offered"]["mean"] >= small["skill"]["mean"]
     rows = [json.loads(line) for line in QUERIES.read_text(encoding="utf-8").splitlines()]
     given = json.loads(out.read_text(encoding="utf-8"))
     assert set(given) == {row["query_id"] for row in rows}

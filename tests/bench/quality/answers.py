@@ -13,8 +13,18 @@ from workers.evaluation.metrics import line_set
 from workers.evaluation.predictions import read_published_revisions
 
 BUDGETS = (2_000, 4_000, 8_000)
-WRITERS = {"skill": share, "lines": share, "skills": "{:.1f}".format, "tokens": count}
-NAMES = {"skill": "its skill", "lines": "every required line"}
+WRITERS = {
+    "skill": share,
+    "offered": share,
+    "lines": share,
+    "skills": "{:.1f}".format,
+    "tokens": count,
+}
+NAMES = {
+    "skill": "its skill",
+    "offered": "its skill, or a description of it",
+    "lines": "every required line",
+}
 
 
 def measure(run: Run) -> dict[str, Any]:
@@ -41,7 +51,7 @@ def _figures(
     given: Mapping[str, Answer],
     lines: Mapping[str, Sequence[str]],
 ) -> dict[str, dict[str, Any]]:
-    """By collection: skill in the bundle, all required lines in it, and its tokens."""
+    """By collection: skill in the bundle, or described in it, all required lines, and tokens."""
     parts: dict[str, list[Row]] = {"all": list(rows)}
     for row in rows:
         parts.setdefault(run.data.collection(row["skill_id"]), []).append(row)
@@ -52,6 +62,7 @@ def _figures(
         groups = [row["skill_id"] for row in mine]
         found[name] = {
             "skill": mean_figure([float(r["skill_id"] in a.skills) for r, a in pairs], groups),
+            "offered": mean_figure([float(a.offers(r["skill_id"])) for r, a in pairs], groups),
             "lines": mean_figure(
                 [float(_holds(r, a, lines[r["skill_id"]])) for r, a in pairs], groups
             ),

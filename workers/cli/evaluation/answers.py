@@ -74,7 +74,7 @@ def answers(
 def _print(report: dict[str, Any]) -> None:
     """Print a row per budget."""
     click.echo(format_count(report["queries"], "query"))
-    names = ("complete", "skill", "recall", "tokens", "skills")
+    names = ("complete", "skill", "offered", "recall", "tokens", "skills")
     rows = [
         (budget, *(_figure(name, figures[name]) for name in names))
         for budget, figures in report["budgets"].items()
