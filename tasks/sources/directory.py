@@ -196,7 +196,7 @@ def _refuse_linked_folder(root: Path, path: str, found: SourceScan) -> None:
     target = Path(os.path.realpath(root / path))
     is_skill = os.path.exists(target / SKILL_FILE)  # noqa: PTH110 - False if it is not permitted
     if not target.is_relative_to(root) and is_skill:
-        reason = f"a link out of the source ({target}); sync that folder itself"
+        reason = f"a link leads out of the source, to {target}; sync the linked folder"
         found.refused[escape_non_utf8(path)] = escape_non_utf8(reason)
 
 

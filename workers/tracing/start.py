@@ -61,6 +61,6 @@ def check_tracing(settings: TracingSettings) -> None:
     except ImportError as error:
         raise MisconfiguredError(
             f"tracing.endpoint is set, but OpenTelemetry is not installed ({error}): install it "
-            "with `pip install 'skillbus[tracing]'`, or unset tracing.endpoint"
+            "with `pip install '.[tracing]'` in a clone of skillbus, or unset tracing.endpoint"
         ) from None
     export.check_files(settings)

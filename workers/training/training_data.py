@@ -14,6 +14,7 @@ from skills.batches import batches
 from skills.record import RevisionKey
 from tasks.services import Services
 from workers.evaluation.predictions import right_skills
+from workers.quantities import format_count
 from workers.training.trainer import TrainingOptions
 
 REVISION_BATCH = 500
@@ -90,10 +91,10 @@ def check_sizes(options: TrainingOptions, skills: int, trained: int, held_out: i
     """
     if trained < _MIN_TRAINED or not held_out:
         raise UsageError(
-            f"the library has {skills} skills in {', '.join(options.languages)}, which give "
-            f"{trained} queries to train on (at least {_MIN_TRAINED} are needed) and {held_out} "
-            f"in the held-out part {options.fold} of {options.folds} (at least 1): give --feedback "
-            "or add skills, or choose fewer --folds or another --fold"
+            f"too few queries: {format_count(skills, 'skill')} in {', '.join(options.languages)} "
+            f"give {trained} to train on (at least {_MIN_TRAINED} are needed) and {held_out} in "
+            f"the held-out part {options.fold} of {options.folds} (at least 1): give --feedback, "
+            "add skills, or choose fewer --folds or another --fold"
         )
 
 

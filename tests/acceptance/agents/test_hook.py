@@ -186,7 +186,7 @@ def test_a_gateway_with_a_token(skillbus: Skillbus, served: str) -> None:
     options = ["--url", served, "--verbose"]
     refused = skillbus("hook", "codex", *options, stdin=json.dumps(event))
     assert refused.out == ""
-    assert "status 401" in refused.err
+    assert "answered 401" in refused.err
     options += ["--token-file", str(secret)]
     answered = skillbus("hook", "codex", *options, stdin=json.dumps(event))
     assert "kiln-firing" in context(answered.out)

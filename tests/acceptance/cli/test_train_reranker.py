@@ -112,7 +112,7 @@ def test_a_library_that_is_too_small(skillbus: Skillbus, base: str, tmp_path: Pa
     args = ("train", "reranker", "--out", str(tmp_path / "model"), "--base", base)
     assert f"no library in {skillbus.home} yet" in skillbus(*args, code=2).err
     skillbus("sync", str(root))
-    assert "too few" in skillbus(*args, code=2).err
+    assert "too few queries: 1 skill in en" in skillbus(*args, code=2).err
 
 
 def test_doctor_looks_at_the_reranker(
