@@ -92,7 +92,8 @@ def _read_candidates(
     unfit = {one.skill_id: one.reason for one in bundle.left_out if one.cause == "budget"}
     for key, probability in unsent.items():
         entry = found.get(key)
-        if entry is None or not entry.description:
+        # A skill with findings is not described, since that would leave out the caution.
+        if entry is None or not entry.description or entry.safety_level:
             continue
         yield LeftOutSkill(
             skill_id=entry.skill_id,

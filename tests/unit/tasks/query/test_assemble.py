@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pytest
@@ -476,9 +477,12 @@ def test_candidates_are_described_with_the_tokens_that_passages_leave() -> None:
         assert [one.passages for one in bundle.skills] == [one.passages for one in plain.skills]
 
 
-def test_a_candidate_that_changed_since_it_was_ranked_is_not_described() -> None:
-    changed = [replace(CANDIDATES[0], seq=9, safety_level=3), *CANDIDATES[1:]]
-    context = make_context(_Catalog(changed), budget=100_000)
+@pytest.mark.parametrize("values", [{"seq": 9}, {"safety_level": 1}, {"description": ""}])
+def test_candidates_that_changed_or_have_findings_are_not_described(
+    values: dict[str, Any],
+) -> None:
+    entries = [replace(CANDIDATES[0], **values), *CANDIDATES[1:]]
+    context = make_context(_Catalog(entries), budget=100_000)
     bundle = assemble(context, rank_candidates([0.04, 0.03]), select_all([BREAD]))
     assert [one.skill_id for one in bundle.left_out] == ["away:c2"]
 
