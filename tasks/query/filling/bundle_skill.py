@@ -152,7 +152,7 @@ def build_header(skill: SkillPassages) -> BundleSkill:
     return BundleSkill(
         skill_id=skill_id,
         name=record.name,
-        description=_truncate(record.description),
+        description=truncate_description(record.description),
         source=get_source_id(skill_id),
         path=skill.path,
         revision=Revision(seq=revision.key.seq, content_hash=revision.content_hash),
@@ -198,7 +198,8 @@ def _format_finding(finding: SafetyFinding) -> str:
     return f"{file}line {finding.line}: {finding.reason}"
 
 
-def _truncate(text: str) -> str:
+def truncate_description(text: str) -> str:
+    """Return a description in one line, cut at _MAX_DESCRIPTION_CHARACTERS."""
     flat = " ".join(text.split())
     if len(flat) <= _MAX_DESCRIPTION_CHARACTERS:
         return flat

@@ -12,6 +12,7 @@ from skills.record import RevisionKey
 from skills.token_count import count_tokens
 from tasks.query.bundle_parts import find_folders, round_probability
 from tasks.query.context import QueryContext
+from tasks.query.filling.bundle_skill import truncate_description
 from tasks.query.read_chosen import ChosenRevisions
 
 _MAX_DESCRIBED = 5
@@ -99,7 +100,7 @@ def _read_candidates(
             skill_id=entry.skill_id,
             name=entry.name,
             reason=unfit.get(entry.skill_id, "unlikely to be right for the task"),
-            description=" ".join(entry.description.split()),
+            description=truncate_description(entry.description),
             probability=round_probability(probability),
             tokens=entry.tokens,
             cause="budget" if entry.skill_id in unfit else "improbable",
