@@ -106,7 +106,7 @@ def test_a_missing_package_is_named_with_how_to_install_it(
         raise ModuleNotFoundError(f"No module named {name!r}")
 
     monkeypatch.setattr(importlib, "import_module", without_sdk)
-    with pytest.raises(MisconfiguredError, match=r"pip install 'skillbus\[tracing\]'"):
+    with pytest.raises(MisconfiguredError, match=r"pip install '\.\[tracing\]'"):
         start_tracing(TracingSettings(endpoint="http://127.0.0.1:9"))
     start_tracing(TracingSettings())()
 
