@@ -24,7 +24,7 @@ class Policy:
     max_bytes: int = 20_000_000
 
 
-class GaveUp(Exception):  # noqa: N818 - reads better at the place where it is caught
+class GaveUpError(Exception):
     """The service did not give a usable answer within the policy."""
 
 
@@ -47,14 +47,14 @@ def get(url: str, policy: Policy) -> tuple[int, str | None, bytes]:
         answer = connection.getresponse()
         body = answer.read(policy.max_bytes + 1)
         if len(body) > policy.max_bytes:
-            raise GaveUp(f"answer is larger than {policy.max_bytes} bytes")
+            raise GaveUpError(f"answer is larger than {policy.max_bytes} bytes")
         return answer.status, answer.getheader("Retry-After"), body
     finally:
         connection.close()
 
 
 def fetch_json(url: str, policy: Policy | None = None) -> object:
-    """The decoded JSON answer; raises GaveUp when the policy is exhausted."""
+    """The decoded JSON answer; raises GaveUpError when the policy is exhausted."""
     policy = policy or Policy()
     end = time.monotonic() + policy.deadline_s
     problem = "no attempt was made"
@@ -69,9 +69,9 @@ def fetch_json(url: str, policy: Policy | None = None) -> object:
                 return json.loads(body)
             problem = f"status {status}"
             if status not in RETRIED:
-                raise GaveUp(f"{problem} is not retried")
+                raise GaveUpError(f"{problem} is not retried")
         pause = delay(attempt, policy, retry_after)
         if attempt + 1 == policy.attempts or time.monotonic() + pause > end:
             break
         time.sleep(pause)
-    raise GaveUp(f"{problem} after {attempt + 1} attempts")
+    raise GaveUpError(f"{problem} after {attempt + 1} attempts")
